@@ -27,7 +27,7 @@ from wanbed.workloads.compute.varied_durations import DurationDraws
 from wanbed.workloads.schedules.action import ActionKind
 from wanbed.workloads.schedules.schedule import Schedule, load_schedule
 
-OPTIMIZER = "optimizer"
+_OPTIMIZER = "optimizer"
 """The kind of the optimizer step, beside those of actions."""
 
 _MOST_DRAWS = 300_000
@@ -35,39 +35,39 @@ _MOST_DRAWS = 300_000
 
 _NO_MICROBATCH = -1
 
-ByKind = Mapping[str, int]
+_ByKind = Mapping[str, int]
 """The duration in nanoseconds of each kind of action, the optimizer among them."""
 
 
 @dataclass(frozen=True)
-class Durations:
+class _Durations:
     """The durations at each GPU, by pipeline and stage. Shortest and longest differ only where times are drawn."""
 
-    shortest: tuple[tuple[ByKind, ...], ...]
-    longest: tuple[tuple[ByKind, ...], ...]
+    shortest: tuple[tuple[_ByKind, ...], ...]
+    longest: tuple[tuple[_ByKind, ...], ...]
 
 
-def durations_of(variant: PipelineVariant, iterations: int) -> Durations | None:
+def _durations_of(variant: PipelineVariant, iterations: int) -> _Durations | None:
     """Return the durations in so many iterations; None if too many are drawn."""
     pipelines, stages = range(variant.pipelines), range(variant.placement.stages)
     draws = variant.pipelines * len(stages) * len(ActionKind) * variant.microbatches * iterations
     if variant.varies and draws > _MOST_DRAWS:
         return None
     found = [[_extremes(variant, variant.costs(p, stage), iterations) for stage in stages] for p in pipelines]
-    return Durations(
+    return _Durations(
         tuple(tuple(shortest for shortest, _ in pipeline) for pipeline in found),
         tuple(tuple(longest for _, longest in pipeline) for pipeline in found),
     )
 
 
-def _extremes(variant: PipelineVariant, costs: ReplayCosts, iterations: int) -> tuple[ByKind, ByKind]:
-    usual = {kind.value: costs.durations.of(kind) for kind in ActionKind} | {OPTIMIZER: costs.durations.optimizer_ns}
+def _extremes(variant: PipelineVariant, costs: ReplayCosts, iterations: int) -> tuple[_ByKind, _ByKind]:
+    usual = {kind.value: costs.durations.of(kind) for kind in ActionKind} | {_OPTIMIZER: costs.durations.optimizer_ns}
     if costs.variation is None:
         return usual, usual
     own = DurationDraws(costs.variation)
     drawn: dict[str, list[int]] = {kind: [] for kind in usual}
     for iteration, (kind, usual_ns) in product(range(iterations), usual.items()):
-        microbatches = [_NO_MICROBATCH] if kind == OPTIMIZER else range(variant.microbatches)
+        microbatches = [_NO_MICROBATCH] if kind == _OPTIMIZER else range(variant.microbatches)
         drawn[kind] += [own.duration_ns(iteration, kind, microbatch, usual_ns) for microbatch in microbatches]
     return {kind: min(each) for kind, each in drawn.items()}, {kind: max(each) for kind, each in drawn.items()}
 
@@ -132,7 +132,7 @@ def lower_bounds(topology: Topology, variant: ResolvedVariant, iterations: int =
             VirtualBound(_stepping_alike(variant), schedule, resources).makespans() if variant.waits_for_all else ()
         )
         return LowerBounds(_largest((*virtual.periods(), *waiting)), _largest(virtual.makespans()))
-    durations = durations_of(variant, iterations)
+    durations = _durations_of(variant, iterations)
     if durations is None:
         return None
     trial = _TrialBound(topology, variant, schedule, durations)
@@ -152,7 +152,7 @@ def _largest(times: Iterable[tuple[float, str]]) -> LowerBound:
     return LowerBound(int(time_ns * BELOW), part)
 
 
-def stage_times(variant: PipelineVariant, schedule: type[Schedule], stage: int, durations_ns: ByKind) -> StageTimes:
+def _stage_times(variant: PipelineVariant, schedule: type[Schedule], stage: int, durations_ns: _ByKind) -> StageTimes:
     """Return the durations of one microbatch at a stage, as the schedule divides its work."""
     recomputes = variant.shape.recomputes(stage)
     splits = schedule.splits_backward
@@ -176,7 +176,7 @@ class _TrialBound:
         topology: Topology,
         variant: PipelineVariant,
         schedule: type[Schedule],
-        durations: Durations,
+        durations: _Durations,
         *,
         steps_alike: bool = False,
     ) -> None:
@@ -188,7 +188,7 @@ class _TrialBound:
             [self._crossed(pipeline, boundary) for boundary in boundaries] for pipeline in range(variant.pipelines)
         ]
         self._times = [
-            [stage_times(variant, schedule, stage, own) for stage, own in enumerate(pipeline)]
+            [_stage_times(variant, schedule, stage, own) for stage, own in enumerate(pipeline)]
             for pipeline in durations.shortest
         ]
         self._chains = [
@@ -201,7 +201,7 @@ class _TrialBound:
             for stage in range(placement.stages)
         ]
         self._optimizer_ns = [
-            min(own[0 if steps_alike else stage][OPTIMIZER] for own in durations.shortest)
+            min(own[0 if steps_alike else stage][_OPTIMIZER] for own in durations.shortest)
             for stage in range(placement.stages)
         ]
 

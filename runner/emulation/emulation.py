@@ -43,7 +43,7 @@ NetworkOf = Callable[[SweepPoint], PointNetwork]
 """Returns the network of a sweep point."""
 
 
-class KeptTestbed:
+class _KeptTestbed:
     """The testbed that is up, if one is. ``up`` takes it down at its end."""
 
     def __init__(self, up: ExitStack, dilation: float) -> None:
@@ -66,19 +66,19 @@ class KeptTestbed:
 
 
 @contextmanager
-def kept_testbed(dilation: float) -> Iterator[KeptTestbed]:
+def kept_testbed(dilation: float) -> Iterator[_KeptTestbed]:
     """Yield a testbed of which nothing is up yet, and nothing after the block. Networks are dilated by ``dilation``."""
     with ExitStack() as up:
-        yield KeptTestbed(up, dilation)
+        yield _KeptTestbed(up, dilation)
 
 
-def ended_unplanned(facts: Mapping[str, Any]) -> bool:
+def _ended_unplanned(facts: Mapping[str, Any]) -> bool:
     """Return whether a trial's record says that it failed without a planned fault: its network may be broken."""
     faults = facts.get("faults")
     return faults is not None and faults["outcome"] == FAILED and not faults["planned"]
 
 
-def failed_record(trial: TrialSpec, reason: str) -> TrialRecord:
+def _failed_record(trial: TrialSpec, reason: str) -> TrialRecord:
     """Return the record of a trial of which nothing is left but why it failed."""
     training = trial.point.spec.training
     return TrialRecord(
@@ -163,7 +163,7 @@ class _Trials:
             spec = TrialSpec(trial, point, self.dilation, connections, gradients, failed, keeps_going=self.keep_going)
             record = _record(testbed, spec, self.progress.refresh)
             self.store.write_trial(record)
-            goes_on = not ended_unplanned(record.facts)
+            goes_on = not _ended_unplanned(record.facts)
             as_it_was = as_it_was and not _may_change_its_network(spec, record)
             if goes_on:
                 _forget(self.store, failed)
@@ -189,7 +189,7 @@ def _record(testbed: RunningTestbed, trial: TrialSpec, meanwhile: Callable[[], N
     except (TrialError, SubstrateError, MeasurementError, OSError) as failure:
         if not trial.keeps_going:
             raise
-        return failed_record(trial, str(failure))
+        return _failed_record(trial, str(failure))
 
 
 def _may_change_its_network(trial: TrialSpec, record: TrialRecord) -> bool:

@@ -76,18 +76,18 @@ def remember_network(store: RunStore, point: SweepPoint, testbed: RunningTestbed
     substrate = {"name": facts.name, "reason": testbed.reason, **machine, **guest, **tcp}
     rights = {"user_namespace": in_user_namespace()}
     machines = testbed.manifest_facts()
-    of_point = by_point(store, point, {**reported, **machines.of_point})
+    of_point = _by_point(store, point, {**reported, **machines.of_point})
     store.update_manifest({"substrate": substrate, "rights": rights, **machines.of_run, **of_point})
 
 
-def by_point(store: RunStore, point: SweepPoint, facts: Mapping[str, Any]) -> dict[str, Any]:
+def _by_point(store: RunStore, point: SweepPoint, facts: Mapping[str, Any]) -> dict[str, Any]:
     """Return the manifest's facts of every sweep point, with those of this one."""
     return {key: {**store.manifest.get(key, {}), str(point.index): fact} for key, fact in facts.items()}
 
 
 TIMES = 10
 
-Bursts = Mapping[tuple[str, str], int]
+_Bursts = Mapping[tuple[str, str], int]
 """Burst in bytes by source and destination datacenter: of their trunk, or of host ports if both are the same."""
 
 
@@ -108,12 +108,12 @@ def bursts_of(plan: GatewayPlan, links: Iterable[MeasuredLink]) -> dict[tuple[st
     return {**trunks, **ports}
 
 
-def path_text(ends: tuple[str, str]) -> str:
+def _path_text(ends: tuple[str, str]) -> str:
     """Return the name of the trunk between two datacenters, or of the ports in one."""
     return f"ports in {ends[0]}" if ends[0] == ends[1] else f"{ends[0]} to {ends[1]}"
 
 
-def small_transfers(variant: ResolvedVariant, bursts: Bursts) -> list[str]:
+def small_transfers(variant: ResolvedVariant, bursts: _Bursts) -> list[str]:
     """Return a sentence for each kind of transfer that is small compared with the burst of its path; [] if none is."""
     worst: dict[str, tuple[float, str]] = {}
     for transfer in variant.transfers():
@@ -123,13 +123,14 @@ def small_transfers(variant: ResolvedVariant, bursts: Bursts) -> list[str]:
             share = burst_bytes / max(1, transfer.size_bytes)
             sentence = (
                 f"{variant.name}: {transfer.what} of {size_text(transfer.size_bytes)} is small beside the "
-                f"{size_text(burst_bytes)} that {path_text(ends)} let go at once after a pause: it may be as much early"
+                f"{size_text(burst_bytes)} that {_path_text(ends)} let go at once after a pause: it may be as much "
+                "early"
             )
             worst[transfer.what] = max(worst.get(transfer.what, (0.0, "")), (share, sentence))
     return [sentence for _, sentence in worst.values()]
 
 
-def _on_the_way(pair: Pair, bursts: Bursts) -> Iterator[tuple[tuple[str, str], int]]:
+def _on_the_way(pair: Pair, bursts: _Bursts) -> Iterator[tuple[tuple[str, str], int]]:
     one, other = pair
     if one.host.name == other.host.name:
         return
@@ -173,11 +174,11 @@ def calibrated(
     for said in (*small, *unmeasured):
         log(said)
     facts = {
-        "burst_bytes": {path_text(ends): size for ends, size in bursts.items()},
+        "burst_bytes": {_path_text(ends): size for ends, size in bursts.items()},
         "small_transfers": small,
         **({"unmeasured_conditions": unmeasured} if unmeasured else {}),
     }
-    store.update_manifest(by_point(store, point, facts))
+    store.update_manifest(_by_point(store, point, facts))
     return calibration
 
 

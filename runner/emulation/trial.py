@@ -22,7 +22,7 @@ from wanbed.testbed.gpus.mps import find_mps
 from wanbed.testbed.running_testbed import RunningTestbed
 
 
-def trial_record(
+def _trial_record(
     trial: RunningTrial, trained: Trained, parts: Sequence[TrialPart], outputs: Mapping[str, Path]
 ) -> TrialRecord:
     """Return the record of a trial, of what its training and each companion have left."""
@@ -105,7 +105,7 @@ def run_trial(testbed: RunningTestbed, spec: TrialSpec, meanwhile: Callable[[], 
         outputs = _set_aside(ended.outputs, testbed.folder / "output")
         if spec.gradients is not None:
             _keep_gradients(ended.setting, len(trial.variant.placement.places), spec.gradients)
-    return trial_record(trial, trained, parts, outputs)
+    return _trial_record(trial, trained, parts, outputs)
 
 
 @contextmanager

@@ -147,7 +147,7 @@ class _LinesAbove(io.BytesIO):
         super().close()
 
 
-INNER_RUN = "wanbed.runner.cli.inner_run"
+_INNER_RUN = "wanbed.runner.cli.inner_run"
 """The program that runs inside the guest; its argument is an ``InnerRun``."""
 
 
@@ -207,7 +207,7 @@ def virtual_run(request: RunRequest) -> Path:
     ):
         ended = enter_virtual_time(
             kernel,
-            INNER_RUN,
+            _INNER_RUN,
             [inner.to_json()],
             files=[directory, store.path, *sorted(measured)],
             standard_error=request.standard_error or progress.standard_error,

@@ -16,7 +16,7 @@ from wanbed.testbed.network.topology import Topology
 from wanbed.workloads.transport.frames.frame import CHUNK_BYTES
 from wanbed.workloads.transport.peer import UNSENT_BYTES
 
-FILL_MARGIN = Fraction(11, 10)
+_FILL_MARGIN = Fraction(11, 10)
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def connections_wanted(pair_rate_bps: float, single_connection_bps: float) -> in
     """
     if not (pair_rate_bps > 0 and single_connection_bps > 0):
         raise ValueError(f"rates must be above 0, not {pair_rate_bps} and {single_connection_bps} bit/s")
-    return ceil(FILL_MARGIN * Fraction(pair_rate_bps) / Fraction(single_connection_bps))
+    return ceil(_FILL_MARGIN * Fraction(pair_rate_bps) / Fraction(single_connection_bps))
 
 
 def connections_to_fill(pair_rate_bps: float, single_connection_bps: float) -> int:

@@ -66,7 +66,7 @@ def virtual_stages(
     return VirtualStages(stages, chunks, schedule.virtual_layout)
 
 
-def check_alike(written: WrittenVariant, replicas: ReplicaTimes | None) -> None:
+def _check_alike(written: WrittenVariant, replicas: ReplicaTimes | None) -> None:
     """Raise InputError for compute times that differ between GPUs or iterations: those of parts are not known."""
     if replicas is not None:
         raise InputError(
@@ -143,7 +143,7 @@ def resolve_pipeline(written: WrittenVariant, where: Choose | Layout, *, plans: 
         of_file = of_file.keeping_last()
     replicas = replica_times(written, placement, of_file)
     if virtual is not None:
-        check_alike(written, replicas)
+        _check_alike(written, replicas)
     work = of_file if replicas is None else replicas.slowest(of_file)
     check_extent(written, placement, work, cut.microbatches, virtual)
     if isinstance(where, Layout):

@@ -23,7 +23,7 @@ from wanbed.runner.trainings.trace.resolution import resolve_trace
 from wanbed.testbed.network.topology import Topology
 
 
-def job_topologies(jobs: Sequence[JobSpec], topology: Topology) -> tuple[Topology, ...]:
+def _job_topologies(jobs: Sequence[JobSpec], topology: Topology) -> tuple[Topology, ...]:
     """Return for each job the network with the job's hosts alone, in every datacenter the first that are free.
 
     Hosts that do not train belong to no job. Raise InputError for an unknown datacenter and for too many hosts.
@@ -50,15 +50,15 @@ def job_topologies(jobs: Sequence[JobSpec], topology: Topology) -> tuple[Topolog
     return tuple(found)
 
 
-MAX_COMBINATIONS = 100
+_MAX_COMBINATIONS = 100
 
 
-def name_beside(own: str, others: Sequence[str]) -> str:
+def _name_beside(own: str, others: Sequence[str]) -> str:
     """Return the name of a variant while those of other jobs run."""
     return f"{own} beside {list_text(list(others))}"
 
 
-def variants_at_once(jobs: Sequence[JobSpec], alone: Sequence[PipelineVariant]) -> tuple[PipelineVariant, ...]:
+def _variants_at_once(jobs: Sequence[JobSpec], alone: Sequence[PipelineVariant]) -> tuple[PipelineVariant, ...]:
     """Return each variant once more for every combination of one variant of each job, beside the others.
 
     Those of one combination follow each other, in order of the jobs. Raise InputError for too many combinations, and
@@ -66,17 +66,17 @@ def variants_at_once(jobs: Sequence[JobSpec], alone: Sequence[PipelineVariant]) 
     """
     by_name: Mapping[str, PipelineVariant] = {variant.name: variant for variant in alone}
     combinations = list(product(*(job.variants for job in jobs)))
-    if len(combinations) > MAX_COMBINATIONS:
+    if len(combinations) > _MAX_COMBINATIONS:
         raise InputError(
-            f"jobs: {len(combinations)} combinations of a variant of each job, more than {MAX_COMBINATIONS}: give jobs "
-            "fewer variants"
+            f"jobs: {len(combinations)} combinations of a variant of each job, more than {_MAX_COMBINATIONS}: give "
+            "jobs fewer variants"
         )
     found: list[PipelineVariant] = []
     for names in combinations:
         members = [by_name[name] for name in names]
         for position, variant in enumerate(members):
             others = tuple(members[:position] + members[position + 1 :])
-            name = name_beside(variant.name, [other.name for other in others])
+            name = _name_beside(variant.name, [other.name for other in others])
             if len(name) > MAX_NAME_LENGTH:
                 raise InputError(f"jobs: {name!r} is longer than the {MAX_NAME_LENGTH} characters of a name: shorten")
             if name in by_name:
@@ -99,7 +99,7 @@ def resolve_variants(
     Raise InputError for a variant that cannot run, and if two schedules train on different numbers of sequences an
     iteration, because they could not be compared. How many a program trains on is not known.
     """
-    own = dict(zip([job.name for job in spec.jobs], job_topologies(spec.jobs, topology), strict=True))
+    own = dict(zip([job.name for job in spec.jobs], _job_topologies(spec.jobs, topology), strict=True))
     written = [WrittenVariant(spec, position, topology, directory, values) for position in range(len(spec.variants))]
     written = [each if each.job is None else replace(each, topology=own[each.job.name]) for each in written]
     resolved = tuple(with_service(resolve_variant(each, choose), each) for each in written)
@@ -113,7 +113,7 @@ def resolve_variants(
                 f"{first.name!r} on {first.sequences_per_iteration}: to be compared they need the same"
             )
     check_matches(spec, [variant.placement for variant in resolved])
-    return (*resolved, *variants_at_once(spec.jobs, tuple(pipelines.values()))) if spec.jobs else resolved
+    return (*resolved, *_variants_at_once(spec.jobs, tuple(pipelines.values()))) if spec.jobs else resolved
 
 
 def resolve_variant(written: WrittenVariant, choose: Choose) -> ResolvedVariant:

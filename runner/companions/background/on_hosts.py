@@ -26,32 +26,32 @@ from wanbed.testbed.running_testbed import RunningTestbed
 from wanbed.workloads.background.flow_configs import FlowEnd, ReceiverConfig, SenderConfig
 from wanbed.workloads.start_gate import PIPES
 
-PATIENCE_S = 60.0
+_PATIENCE_S = 60.0
 
 _GRACE_S = 10.0
 
 
-def await_at_gate(testbed: RunningTestbed, gate: Gate, groups: Sequence[ProcessGroup], field: str) -> None:
+def _await_at_gate(testbed: RunningTestbed, gate: Gate, groups: Sequence[ProcessGroup], field: str) -> None:
     """Wait until all processes have come to their gate. Raise TrialError if one ends, or it takes too long."""
-    deadline_s = time.monotonic() + PATIENCE_S
+    deadline_s = time.monotonic() + _PATIENCE_S
     while True:
         gate.look()
         if gate.is_complete:
             return
-        check_running(testbed, groups, field)
+        _check_running(testbed, groups, field)
         if time.monotonic() >= deadline_s:
-            raise TrialError(f"{field}: its processes were not ready within {PATIENCE_S:.0f} s")
+            raise TrialError(f"{field}: its processes were not ready within {_PATIENCE_S:.0f} s")
         groups[-1].wait_for_any(1.0, or_readable=gate)
 
 
-def check_running(testbed: RunningTestbed, groups: Sequence[ProcessGroup], field: str) -> None:
+def _check_running(testbed: RunningTestbed, groups: Sequence[ProcessGroup], field: str) -> None:
     """Raise TrialError if a process has ended: then not what was asked for ran beside training."""
     for group in groups:
         if any(status is not None for status in group.statuses()):
             raise _first_fault(testbed, group, field)
 
 
-def end(testbed: RunningTestbed, group: ProcessGroup, field: str) -> None:
+def _end(testbed: RunningTestbed, group: ProcessGroup, field: str) -> None:
     """End all processes of a group. Raise TrialError if one does not end well."""
     group.terminate()
     group.wait_for_all(_GRACE_S)
@@ -72,17 +72,17 @@ def _first_fault(testbed: RunningTestbed, group: ProcessGroup, field: str) -> Tr
     return TrialError(said or f"{field}: process {number} {how}, and without a word")
 
 
-SENDER, RECEIVER = (f"wanbed.workloads.background.{end}_process" for end in ("sender", "receiver"))
+SENDER, RECEIVER = (f"wanbed.workloads.background.{_end}_process" for _end in ("sender", "receiver"))
 
 PORT = 9_000
 """Below the kernel's ephemeral ports, and those of ranks and of prefill."""
 
-UDP_OVERHEAD_BYTES = 28
+_UDP_OVERHEAD_BYTES = 28
 """The bytes of the headers of IPv4 and UDP in a packet."""
 
-INTERVAL_NS = 100_000_000
+_INTERVAL_NS = 100_000_000
 
-FIELD = "background"
+_FIELD = "background"
 
 _LOOK_S = 0.02
 
@@ -128,14 +128,14 @@ class BackgroundTraffic(Companion):
             launcher = _Launcher(testbed, self._setting, self._folder, self._receivers, self._senders)
             for number, flow in enumerate(flows):
                 launcher.start(number, flow)
-            await_at_gate(testbed, self._gate, [self._receivers, self._senders], FIELD)
+            _await_at_gate(testbed, self._gate, [self._receivers, self._senders], _FIELD)
             yield
             self.look()
             self.begin()
-            end(testbed, self._senders, FIELD)
+            _end(testbed, self._senders, _FIELD)
             # What waits in queues would be counted as the next trial's.
             _await_empty_queues(testbed, flows, self._setting.dilation)
-            end(testbed, self._receivers, FIELD)
+            _end(testbed, self._receivers, _FIELD)
 
     def begin(self) -> None:
         """Let all flows begin to send, if they have not yet."""
@@ -144,7 +144,7 @@ class BackgroundTraffic(Companion):
 
     def look(self) -> None:
         """Raise TrialError if a flow has ended before the trial, whose training then shared the WAN with less."""
-        check_running(self._testbed, [self._senders, self._receivers], FIELD)
+        _check_running(self._testbed, [self._senders, self._receivers], _FIELD)
 
     def left(self, trained: Trained) -> TrialPart:
         """Return what each flow has carried."""
@@ -198,7 +198,7 @@ class _Launcher:
             )
             for host in (source, destination)
         )
-        interval_ns = dilated_ns(INTERVAL_NS, setting.dilation)
+        interval_ns = dilated_ns(_INTERVAL_NS, setting.dilation)
         receiver = ReceiverConfig(peer, port, interval_ns, setting.epoch_ns, str(_samples(self.folder, number)))
         sender = SenderConfig(
             own,
@@ -206,7 +206,7 @@ class _Launcher:
             port,
             flow.transport.congestion,
             flow.offered.dilated(setting.dilation),
-            mtu_bytes - (TCP_OVERHEAD_BYTES if flow.is_tcp else UDP_OVERHEAD_BYTES),
+            mtu_bytes - (TCP_OVERHEAD_BYTES if flow.is_tcp else _UDP_OVERHEAD_BYTES),
             mtu_bytes + ETHERNET_HEADER_BYTES,
         )
         for group, host, module, config in (
@@ -222,11 +222,11 @@ class _Launcher:
 def _await_empty_queues(testbed: RunningTestbed, flows: Sequence[BackgroundFlow], dilation: float) -> None:
     """Wait until all that flows have sent has arrived. Raise TrialError if it takes too long."""
     pairs = {flow.hosts for flow in flows}
-    deadline_s = time.monotonic() + PATIENCE_S * dilation
+    deadline_s = time.monotonic() + _PATIENCE_S * dilation
     while any(port.pairs[pair].backlog_bytes for port in testbed.read_counters() for pair in pairs & port.pairs.keys()):
         if time.monotonic() >= deadline_s:
             raise TrialError(
-                f"background: what it had sent waited in queues for more than {PATIENCE_S:.0f} s: give flows a rate "
+                f"background: what it had sent waited in queues for more than {_PATIENCE_S:.0f} s: give flows a rate "
                 "or a smaller window"
             )
         time.sleep(_LOOK_S * dilation)

@@ -154,7 +154,7 @@ def _done(log: SpanLogContents, first: int) -> int:
 _ALL = "after-*/stage-*"
 
 
-def bring_together(testbed: RunningTestbed, folder: Path, stages: int, done: int, every: int) -> None:
+def _bring_together(testbed: RunningTestbed, folder: Path, stages: int, done: int, every: int) -> None:
     """Copy the last complete checkpoint below ``folder`` here and to every machine, if any is on another machine.
 
     ``done``, ``every`` and ``stages`` are as for ``last_restart`` and ``checkpoint_files``.
@@ -170,7 +170,7 @@ def bring_together(testbed: RunningTestbed, folder: Path, stages: int, done: int
 
 
 @contextmanager
-def without_left_checkpoints(testbed: RunningTestbed, folder: Path) -> Iterator[None]:
+def _without_left_checkpoints(testbed: RunningTestbed, folder: Path) -> Iterator[None]:
     """Remove the checkpoints of a trial's attempts elsewhere when the block ends: the next trial has its own."""
     try:
         yield
@@ -467,7 +467,7 @@ def train_through_faults(trial: RunningTrial, begin: Callable[[], None], look: C
     finished = False
     restart, running = _Restart(), variant.in_repeat(repeat)
     with (
-        without_left_checkpoints(testbed, setting.folder),
+        _without_left_checkpoints(testbed, setting.folder),
         injecting(testbed, plan.faults, setting.dilation) as faults,
     ):
         while True:
@@ -588,7 +588,7 @@ def _next_restart(
         return checkpoint_files(setting.folder, number, stages)
 
     if saves:
-        bring_together(testbed, setting.folder, stages, attempt.done, point.faults.checkpoint_every)
+        _bring_together(testbed, setting.folder, stages, attempt.done, point.faults.checkpoint_every)
     number = last_restart(attempt.done, point.faults.checkpoint_every, lambda each: not saves or bool(files(each)))
     return _Restart(number, files(number) if saves else ()) if number > before.iteration else before
 

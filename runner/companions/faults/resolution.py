@@ -85,7 +85,7 @@ def resolve_faults(
         return FaultPlan()
     _check_checkpoints(spec)
     if spec.engine == "simulate":
-        check_simulated(spec.fail, variants)
+        _check_simulated(spec.fail, variants)
     for position, variant in enumerate(variants):
         _check_variant(f"variants.{position}", variant, restarts=spec.recovery == "restart")
     for position, entry in enumerate(spec.fail):
@@ -93,7 +93,7 @@ def resolve_faults(
         _check_flows(f"fail.{position}", entry, spec.background)
     planned = [PlannedFault.of(entry, topology) for entry in spec.fail]
     for variant in variants:
-        check_returns(planned, variant)
+        _check_returns(planned, variant)
     faults = tuple(sorted(planned, key=lambda fault: fault.at_ns))
     plan = FaultPlan(faults, spec.recovery, spec.checkpoint_every)
     if spec.recovery == "none":
@@ -180,7 +180,7 @@ def _check_fault(where: str, fault: FaultSpec, topology: Topology, variants: Seq
 _REMEDY = "leave fail out, or give engine: emulate (clock: virtual)"
 
 
-def check_simulated(faults: Sequence[FaultSpec], variants: Sequence[ResolvedVariant]) -> None:
+def _check_simulated(faults: Sequence[FaultSpec], variants: Sequence[ResolvedVariant]) -> None:
     """Raise InputError unless only ranks fail, and the others of their variant go on without them."""
     for variant in variants:
         if not variant.goes_on_without:
@@ -198,7 +198,7 @@ def check_simulated(faults: Sequence[FaultSpec], variants: Sequence[ResolvedVari
             )
 
 
-def check_returns(faults: Sequence[PlannedFault], variant: ResolvedVariant) -> None:
+def _check_returns(faults: Sequence[PlannedFault], variant: ResolvedVariant) -> None:
     """Raise InputError for a fault of ``fail``, in its order, whose ranks in ``variant`` cannot come back.
 
     Only a replica of a star with a quorum can, which is not the one that gathers, and only once it has failed.

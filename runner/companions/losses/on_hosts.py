@@ -27,13 +27,13 @@ from wanbed.workloads.evaluation.evaluation import read_losses
 from wanbed.workloads.evaluation.evaluation_config import EvaluationConfig, ReplicaLoss
 from wanbed.workloads.model.corpora import CORPORA, digest
 
-PROGRAM = "wanbed.workloads.evaluation.evaluation"
+_PROGRAM = "wanbed.workloads.evaluation.evaluation"
 
 _PATIENCE_S = 3600.0
 """The most time that an evaluation may take: longer than any that somebody waits for."""
 
 
-def held_out_losses(
+def _held_out_losses(
     testbed: RunningTestbed, point: SweepPoint, variant: ResolvedVariant, setting: SharedConfig
 ) -> list[ReplicaLoss]:
     """Return the held-out loss of every replica in every snapshot of the trial, [] if nothing is to be evaluated.
@@ -59,7 +59,7 @@ def held_out_losses(
     )
     config.write(path)
     place = variant.placement.places[0]
-    start = partial(testbed.start_module, place.host.name, PROGRAM, [str(path)], gpu=place.gpu)
+    start = partial(testbed.start_module, place.host.name, _PROGRAM, [str(path)], gpu=place.gpu)
     with ProcessGroup() as group:
         group.start(start, Path(setting.folder / "evaluation.words"))
         if not group.wait_for_all(_PATIENCE_S):
@@ -90,7 +90,7 @@ class Losses(Companion):
     def left(self, trained: Trained) -> TrialPart:
         """Return the losses that ranks have logged, and those on held-out text, which are computed now."""
         trial = self._trial
-        held_out = held_out_losses(trial.testbed, trial.point, trial.variant, trial.setting)
+        held_out = _held_out_losses(trial.testbed, trial.point, trial.variant, trial.setting)
         rows = loss_rows(trained.logs, held_out)
         return TrialPart({LOSSES_TABLE: rows}, learning_facts(trial.point, trial.variant, rows))
 

@@ -42,15 +42,15 @@ from wanbed.workloads.serving.serving_configs import (
     PoolGpuConfig,
 )
 
-PROGRAM = "wanbed.workloads.serving.layer_measurement"
+_PROGRAM = "wanbed.workloads.serving.layer_measurement"
 
 _PATIENCE_S = 300.0
 """Seconds for torch to load, for the weights of some layers to be made, and for prompts of a few chunks."""
 
-SOURCE = "measured before the trial, on one of its hosts with nothing beside it"
+_SOURCE = "measured before the trial, on one of its hosts with nothing beside it"
 
 
-def measured_profile(
+def _measured_profile(
     testbed: RunningTestbed, service: ServiceConfig, work: InferenceWork, folder: Path, parent_pid: int
 ) -> PrefillProfile:
     """Measure the prefill profile of the service's model on the host of its first GPU, which has the most layers.
@@ -67,7 +67,7 @@ def measured_profile(
     path = folder / "layer-times.json"
     config.write(path)
     with ProcessGroup() as group:
-        group.start(partial(testbed.start_module, host, PROGRAM, [str(path)]), folder / "layer-times.words")
+        group.start(partial(testbed.start_module, host, _PROGRAM, [str(path)]), folder / "layer-times.words")
         if not group.wait_for_all(_PATIENCE_S):
             raise TrialError(
                 f"prefill.profile: a layer of {service.model.name} was not measured within {_PATIENCE_S:.0f} s on "
@@ -81,22 +81,22 @@ def measured_profile(
         )
     chunks = [TimedChunk(*chunk) for chunk in json.loads(result.read_text(encoding="utf-8"))]
     try:
-        return fit_chunks(chunks, 1, source=SOURCE)
+        return fit_chunks(chunks, 1, source=_SOURCE)
     except ValueError as fault:
         raise TrialError(f"prefill.profile: what was measured on {host} makes no profile: {fault}") from None
 
 
-CONTROLLER_PORT = 10_000
+_CONTROLLER_PORT = 10_000
 
-DECODE_PORT = 10_001
+_DECODE_PORT = 10_001
 
-FIRST_GPU_PORT = 11_000
+_FIRST_GPU_PORT = 11_000
 """GPU g receives chunks on FIRST_GPU_PORT + g. These ports are below the kernel's ephemeral ports and the ranks'."""
 
 CONTROLLER, DECODE, POOL = (f"wanbed.workloads.serving.{name}_process" for name in ("controller", "decode", "pool"))
 
 
-class WritableConfig(Protocol):
+class _WritableConfig(Protocol):
     """The configuration that is handed to a process at launch."""
 
     def write(self, path: Path) -> None:
@@ -113,7 +113,7 @@ class ServingProcess:
     name: str
     host: str
     program: str
-    config: WritableConfig
+    config: _WritableConfig
     gpu: int | None = None
 
 
@@ -172,23 +172,23 @@ class _ConfigMaker:
     def configs(self) -> ServingConfigs:
         gpus: dict[int, GpuServingConfig] = {}
         processes: list[ServingProcess] = []
-        pool_logs: dict[int, Path] = {}
+        _pool_logs: dict[int, Path] = {}
         for datacenter in self._service.datacenters:
             processes += self._servers(datacenter)
             for config in self._gpus(datacenter):
                 if not config.pooled:
                     gpus[config.gpu] = config
                     continue
-                pool_logs[config.gpu] = self._setting.span_log(config.gpu)
-                processes.append(self._pool_process(datacenter, config, pool_logs[config.gpu]))
+                _pool_logs[config.gpu] = self._setting.span_log(config.gpu)
+                processes.append(self._pool_process(datacenter, config, _pool_logs[config.gpu]))
         names = [datacenter.name for datacenter in self._service.datacenters]
         hosts = sorted({host for datacenter in self._service.datacenters for host in datacenter.decode_hosts})
         return ServingConfigs(
             gpus,
             tuple(processes),
             records={name: self._records(name) for name in names},
-            counts={gpu: self._counts(gpu) for gpu in (*gpus, *pool_logs)},
-            pool_span_logs=pool_logs,
+            counts={gpu: self._counts(gpu) for gpu in (*gpus, *_pool_logs)},
+            pool_span_logs=_pool_logs,
             decode_counts={host: self._decode_counts(host) for host in hosts},
         )
 
@@ -210,7 +210,7 @@ class _ConfigMaker:
         )
         for host in datacenter.decode_hosts:
             counts = str(self._decode_counts(host))
-            listen = self._endpoint(host, DECODE_PORT, host)
+            listen = self._endpoint(host, _DECODE_PORT, host)
             config = DecodeConfig(
                 listen,
                 self._controller(datacenter, host),
@@ -242,7 +242,7 @@ class _ConfigMaker:
                     activation_token_bytes=service.activation_token_bytes,
                     listen=self._gpu_endpoint(hosts, gpu, host),
                     controller=self._controller(datacenter, host),
-                    decodes=tuple(self._endpoint(each, DECODE_PORT, host) for each in datacenter.decode_hosts),
+                    decodes=tuple(self._endpoint(each, _DECODE_PORT, host) for each in datacenter.decode_hosts),
                     following=None if following is None else self._gpu_endpoint(hosts, following, host),
                     datacenters=len(service.datacenters),
                     counts=str(self._counts(gpu)),
@@ -280,10 +280,10 @@ class _ConfigMaker:
         return Endpoint(host, addresses.address_from(one, other), port)
 
     def _gpu_endpoint(self, hosts: Mapping[int, str], gpu: int, viewer: str) -> Endpoint:
-        return self._endpoint(hosts[gpu], FIRST_GPU_PORT + gpu, viewer)
+        return self._endpoint(hosts[gpu], _FIRST_GPU_PORT + gpu, viewer)
 
     def _controller(self, datacenter: DatacenterService, viewer: str) -> Endpoint:
-        return self._endpoint(datacenter.controller_host, CONTROLLER_PORT, viewer)
+        return self._endpoint(datacenter.controller_host, _CONTROLLER_PORT, viewer)
 
     def _records(self, datacenter: str) -> Path:
         return self._setting.folder / f"prefill-{datacenter}.json"
@@ -365,7 +365,7 @@ def gather(
     return ServingOutcome(prefill_rows(service, records, output_tokens), {**facts, **measured})
 
 
-def pool_logs(configs: ServingConfigs, line: TimeLine | None) -> list[SpanLogContents]:
+def _pool_logs(configs: ServingConfigs, line: TimeLine | None) -> list[SpanLogContents]:
     """Return the logs that the pool's GPUs have left, by the driver's clock."""
     logs = [read_span_log(path) for path in configs.pool_span_logs.values() if path.exists()]
     return logs if line is None else [moved_log(log, line) for log in logs]
@@ -415,7 +415,7 @@ class PrefillService(Companion):
                 work = replace(work, device=setting.device)
                 service = replace(service, inference=work)
             if service.profile == UNMEASURED:
-                profile = measured_profile(trial.testbed, service, work, setting.folder, setting.parent_pid)
+                profile = _measured_profile(trial.testbed, service, work, setting.folder, setting.parent_pid)
                 service = replace(service, profile=profile)
         return cls(trial, service)
 
@@ -447,7 +447,7 @@ class PrefillService(Companion):
         """Return the requests, figures and faults of the service, and the spans of GPUs that prefill alone."""
         dilation, line = self._trial.setting.dilation, trained.line
         outcome = gather(self._service, self._configs, dilation, self._faults, line)
-        logs = [undilated_log(log, dilation) for log in pool_logs(self._configs, line)]
+        logs = [undilated_log(log, dilation) for log in _pool_logs(self._configs, line)]
         return TrialPart({PREFILL_TABLE: outcome.requests}, {"prefill": outcome.facts}, logs)
 
 

@@ -127,7 +127,7 @@ def _with_optimizer(plan: IterationPlan, duration_ns: int) -> IterationPlan:
     return replace(plan, actions=(*plan.actions, PlannedAction(OPTIMIZER, end_ns, end_ns + duration_ns)))
 
 
-UNLIMITED_BPS = 10**15
+_UNLIMITED_BPS = 10**15
 """Replaces an unlimited rate where a duration must be computed."""
 
 _PROMPT, _OUTPUT = TokenCount(1024), TokenCount(128)
@@ -184,7 +184,7 @@ def _profile(name_or_path: str, model: InferenceModel, directory: Path, *, compu
 def _settings(
     prefill: PrefillSpec, policy: FillPolicy, model: InferenceModel, topology: Topology, transport: TransportSpec
 ) -> PrefillSettings:
-    rate_bps: float = UNLIMITED_BPS if topology.intra_rate_bps is None else topology.intra_rate_bps
+    rate_bps: float = _UNLIMITED_BPS if topology.intra_rate_bps is None else topology.intra_rate_bps
     if transport.model != "ideal":
         rate_bps = tcp_goodput_bps(rate_bps)
     # The controller counts the model's full bytes. If fewer are sent, the path is faster in these bytes.

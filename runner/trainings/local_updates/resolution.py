@@ -212,7 +212,7 @@ WHOLE_MODEL_SCHEDULE: Final = "gpipe"
 """The schedule of a replica that swaps: all forwards, then all backwards, so that each pass loads a layer once."""
 
 
-def check_swapping(written: WrittenVariant) -> None:
+def _check_swapping(written: WrittenVariant) -> None:
     """Raise InputError for what swapping does not go with."""
     compute, training, field = written.spec.compute, written.variant.training, written.field
     if not (compute.backend.takes_known_times or compute.backend.swaps):
@@ -295,7 +295,7 @@ def trained_alone(written: WrittenVariant) -> TrainedAlone | None:
     variant, field = written.variant, f"{written.field}.options"
     if variant.schedule == ATOM:
         atom = parse_atom_options(variant.options, field)
-        check_swapping(written)
+        _check_swapping(written)
         _check_company(written)
         training = variant.training.model_copy(update={"stages": 1})
         inner = variant.model_copy(update={"schedule": WHOLE_MODEL_SCHEDULE, "options": {}, "training": training})

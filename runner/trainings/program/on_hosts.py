@@ -363,14 +363,14 @@ def torchrun_command(
     )
 
 
-PROGRAM_PROCESS = "wanbed.workloads.programs.program_process"
+_PROGRAM_PROCESS = "wanbed.workloads.programs.program_process"
 
-GRACE_S = 5.0
+_GRACE_S = 5.0
 """The time for which a program may still run after SIGTERM."""
 
 
 @dataclass(frozen=True)
-class ProgramSetting:
+class _ProgramSetting:
     """The setting that the processes of one trial share: their places, folders, and the 0 of their clock.
 
     ``folder`` receives logs and output. ``environment`` is what hides GPUs that are not assigned to hosts.
@@ -389,7 +389,7 @@ class ProgramSetting:
 
 
 @dataclass(frozen=True)
-class ProcessLaunch:
+class _ProcessLaunch:
     """A process to start: where, under which name of files, and its configuration. It sees all GPUs of its host."""
 
     host: str
@@ -397,7 +397,7 @@ class ProcessLaunch:
     config: ProgramConfig
 
 
-def rank_launches(setting: ProgramSetting) -> list[ProcessLaunch]:
+def _rank_launches(setting: _ProgramSetting) -> list[_ProcessLaunch]:
     """Return the processes that train: one for each rank, or torchrun on each host."""
     places = setting.places
     if not places.program.uses_torchrun:
@@ -405,7 +405,7 @@ def rank_launches(setting: ProgramSetting) -> list[ProcessLaunch]:
     return [_torchrun_launch(setting, host) for host in places.hosts]
 
 
-def setup_launches(setting: ProgramSetting) -> list[ProcessLaunch]:
+def _setup_launches(setting: _ProgramSetting) -> list[_ProcessLaunch]:
     """Return the command that has to end on every host before the ranks start; [] without one."""
     words = setting.places.program.spec.setup
     if words is None:
@@ -416,7 +416,7 @@ def setup_launches(setting: ProgramSetting) -> list[ProcessLaunch]:
     ]
 
 
-def also_launches(setting: ProgramSetting) -> list[ProcessLaunch]:
+def _also_launches(setting: _ProgramSetting) -> list[_ProcessLaunch]:
     """Return the programs beside the ranks."""
     hosts = {host.name: host for host in setting.places.addresses.topology.hosts}
     launches = []
@@ -427,13 +427,13 @@ def also_launches(setting: ProgramSetting) -> list[ProcessLaunch]:
     return launches
 
 
-def _beside(setting: ProgramSetting, host: Host, name: str, label: str, command: tuple[str, ...]) -> ProcessLaunch:
+def _beside(setting: _ProgramSetting, host: Host, name: str, label: str, command: tuple[str, ...]) -> _ProcessLaunch:
     config = _config(setting, host, name, label, command, environment=setting.places.environment(host))
-    return ProcessLaunch(host.name, name, config)
+    return _ProcessLaunch(host.name, name, config)
 
 
 def _config(
-    setting: ProgramSetting,
+    setting: _ProgramSetting,
     host: Host,
     name: str,
     label: str,
@@ -449,7 +449,7 @@ def _config(
         stdout=str(setting.folder / f"{name}.stdout"),
         stderr=str(setting.folder / f"{name}.stderr"),
         output_limit_bytes=spec.output_limit,
-        grace_s=GRACE_S,
+        grace_s=_GRACE_S,
         environment={**setting.environment, **environment},
         read_only=spec.read_only,
         fault=str(setting.folder / f"{name}.fault"),
@@ -457,7 +457,7 @@ def _config(
     )
 
 
-def _rank_launch(setting: ProgramSetting, place: StagePlace) -> ProcessLaunch:
+def _rank_launch(setting: _ProgramSetting, place: StagePlace) -> _ProcessLaunch:
     places, rank = setting.places, setting.places.rank(place)
     command = places.words(places.program.spec.command, place.host, place)
     label = f"rank {rank} on {place.host.name}"
@@ -465,10 +465,10 @@ def _rank_launch(setting: ProgramSetting, place: StagePlace) -> ProcessLaunch:
         setting, place.host, f"rank-{rank}", label, command, environment=places.environment(place.host, place)
     )
     header = SpanLogHeader(rank, place.host.name, place.datacenter, place.gpu, pipeline=rank, stage=0)
-    return ProcessLaunch(place.host.name, f"rank-{rank}", _marking(setting, config, header, str(rank)))
+    return _ProcessLaunch(place.host.name, f"rank-{rank}", _marking(setting, config, header, str(rank)))
 
 
-def _torchrun_launch(setting: ProgramSetting, host: Host) -> ProcessLaunch:
+def _torchrun_launch(setting: _ProgramSetting, host: Host) -> _ProcessLaunch:
     """Return torchrun on a host. Each process that it starts is one of ours, which knows its rank only then."""
     places, name = setting.places, f"torchrun-{host.name}"
     label = f"rank {RANK} on {host.name}"
@@ -479,13 +479,13 @@ def _torchrun_launch(setting: ProgramSetting, host: Host) -> ProcessLaunch:
     marking = _marking(setting, inner, header, RANK)
     path = setting.folder / f"{name}-each.json"
     replace(marking, parent_pid=None, rank_from_environment=True).write(path)
-    each = (*places.homes[host.name].run_module, PROGRAM_PROCESS, str(path))
+    each = (*places.homes[host.name].run_module, _PROGRAM_PROCESS, str(path))
     outer = torchrun_command(places, host, setting.run_token, each, setting.folder / f"{name}-logs")
     config = _config(setting, host, name, f"torchrun on {host.name}", outer, environment=places.environment(host))
-    return ProcessLaunch(host.name, name, config)
+    return _ProcessLaunch(host.name, name, config)
 
 
-def _marking(setting: ProgramSetting, config: ProgramConfig, header: SpanLogHeader, rank: str) -> ProgramConfig:
+def _marking(setting: _ProgramSetting, config: ProgramConfig, header: SpanLogHeader, rank: str) -> ProgramConfig:
     """Return the configuration of a rank with what marks its iterations: a pattern, or the hook in its Python."""
     program = setting.places.program
     log = str(setting.span_log(rank))
@@ -511,13 +511,13 @@ _STRAGGLER_S = 10.0
 _LAST_WORDS_S = 12.0
 """Time for other processes to end after one has failed: theirs may be the cause."""
 
-_ENDING_S = GRACE_S + 15.0
+_ENDING_S = _GRACE_S + 15.0
 
 _LEFT = ("*.spans", "*.software.json", "*.stdout", "*.stderr", "*.fault")
 """Names of the files that processes leave for this one."""
 
 
-class ProgramRun:
+class _ProgramRun:
     """The processes of one trial on a testbed.
 
     ``begin`` is called just before the ranks are started, ``meanwhile`` several times a second.
@@ -526,7 +526,7 @@ class ProgramRun:
     def __init__(
         self,
         testbed: RunningTestbed,
-        setting: ProgramSetting,
+        setting: _ProgramSetting,
         begin: Callable[[], None],
         meanwhile: Callable[[], None],
     ) -> None:
@@ -548,9 +548,9 @@ class ProgramRun:
         self._set_up()
         with ProcessGroup() as beside, ProcessGroup() as ranks:
             try:
-                others = self._start(beside, also_launches(self._setting))
+                others = self._start(beside, _also_launches(self._setting))
                 self._begin()
-                trained = self._start(ranks, rank_launches(self._setting))
+                trained = self._start(ranks, _rank_launches(self._setting))
                 self._follow(ranks, trained, beside, others)
             finally:
                 _end(ranks)
@@ -565,11 +565,11 @@ class ProgramRun:
         self._testbed.check()
         self._copies.look(patterns)
 
-    def _start(self, group: ProcessGroup, launches: Sequence[ProcessLaunch]) -> Sequence[ProcessLaunch]:
+    def _start(self, group: ProcessGroup, launches: Sequence[_ProcessLaunch]) -> Sequence[_ProcessLaunch]:
         for launch in launches:
             path = self._setting.folder / f"{launch.name}.json"
             launch.config.write(path)
-            start = partial(self._testbed.start_module, launch.host, PROGRAM_PROCESS, [str(path)])
+            start = partial(self._testbed.start_module, launch.host, _PROGRAM_PROCESS, [str(path)])
             group.start(start, self._setting.folder / f"{launch.name}.words")
         return launches
 
@@ -581,7 +581,7 @@ class ProgramRun:
     def _set_up(self) -> None:
         with ProcessGroup() as hosts:
             try:
-                launches = self._start(hosts, setup_launches(self._setting))
+                launches = self._start(hosts, _setup_launches(self._setting))
                 deadline_s = time.monotonic() + self._timeout_s
 
                 def pause() -> None:
@@ -602,9 +602,9 @@ class ProgramRun:
     def _follow(
         self,
         ranks: ProcessGroup,
-        trained: Sequence[ProcessLaunch],
+        trained: Sequence[_ProcessLaunch],
         beside: ProcessGroup,
-        others: Sequence[ProcessLaunch],
+        others: Sequence[_ProcessLaunch],
     ) -> None:
         progress_s, seen, complete_s = time.monotonic(), -1, None
         while True:
@@ -631,7 +631,7 @@ class ProgramRun:
                 raise TrialError(self._hang_text())
             self._pause(ranks)
 
-    def _raise_fault(self, group: ProcessGroup, launches: Sequence[ProcessLaunch]) -> None:
+    def _raise_fault(self, group: ProcessGroup, launches: Sequence[_ProcessLaunch]) -> None:
         """Raise TrialError for the process of a group that reported a fault first, if any has failed."""
         failed = [number for number, status in enumerate(group.statuses()) if status]
         if not failed:
@@ -687,7 +687,7 @@ def run_program(
     hidden = {VISIBLE_DEVICES: ""} if testbed.gpus is None and setting.device == "cpu" else {}
     homes = {host.name: testbed.home(host.name) for host in testbed.topology.hosts}
     places = ProgramPlaces(program, variant.placement, setting.addresses, FIRST_PORT, homes)
-    shared = ProgramSetting(
+    shared = _ProgramSetting(
         places,
         setting.folder,
         setting.epoch_ns,
@@ -696,7 +696,7 @@ def run_program(
         hidden,
     )
     written = None
-    run = ProgramRun(testbed, shared, begin, look)
+    run = _ProgramRun(testbed, shared, begin, look)
     try:
         run.run()
         logs = read_ranks(run.span_logs, program, variant.name)
@@ -737,7 +737,7 @@ def _kept(outputs: Mapping[str, Path], failed: Path | None) -> Path | None:
     return failed
 
 
-def _facts(setting: ProgramSetting, logs: list[SpanLogContents], profiled: int) -> dict[str, Any]:
+def _facts(setting: _ProgramSetting, logs: list[SpanLogContents], profiled: int) -> dict[str, Any]:
     program, places = setting.places.program, setting.places.placement.places
     return {
         "warmup_iterations": program.warmup,
@@ -759,13 +759,13 @@ def _facts(setting: ProgramSetting, logs: list[SpanLogContents], profiled: int) 
     }
 
 
-def _software(setting: ProgramSetting, log: SpanLogContents) -> dict[str, Any]:
+def _software(setting: _ProgramSetting, log: SpanLogContents) -> dict[str, Any]:
     """Return the versions that a rank runs on, as its hook has written them; {} without a hook."""
     path = Path(f"{setting.span_log(log.header.rank)}.software.json")
     return dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
 
 
-def _file_hashes(setting: ProgramSetting) -> dict[str, str]:
+def _file_hashes(setting: _ProgramSetting) -> dict[str, str]:
     """Return the SHA-256 of each file that the command names, by its word: what ran is more than its command line."""
     program, hashes = setting.places.program, {}
     values = program.values_everywhere

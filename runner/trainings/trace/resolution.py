@@ -45,8 +45,6 @@ from wanbed.workloads.trace.rank_progress import RankGraph, RankProgress
 from wanbed.workloads.trace.replayed_trace import ReplayedTrace, TraceNode, WorkKind
 from wanbed.workloads.trace.ring_collective import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER
 
-MAX_RANKS = 65_536
-
 MAX_BYTES = 2**30
 """The most bytes of all files together. A node takes some tens, and a hundred times as much in memory."""
 
@@ -57,7 +55,7 @@ _VERSION = re.compile(r"(0|1)\.[0-9]+\.[0-9]+.*|")
 
 
 @dataclass(frozen=True)
-class RankFile:
+class _RankFile:
     """The file of one rank and its nodes, in the file's order."""
 
     path: Path
@@ -69,20 +67,20 @@ class RankFile:
 
 
 @dataclass(frozen=True)
-class FolderContents:
+class _FolderContents:
     """The files of a folder, by rank. Contents with the same digest are equal."""
 
     digest: str
     paths: tuple[Path, ...] = field(compare=False)
     contents: tuple[bytes, ...] = field(compare=False)
 
-    def rank_files(self) -> tuple[RankFile, ...]:
+    def rank_files(self) -> tuple[_RankFile, ...]:
         """Return the files with their nodes, by rank. Raise InputError, one line with the file, for what is none."""
         files = zip(self.paths, self.contents, strict=True)
-        return tuple(RankFile(path, _nodes(path, content)) for path, content in files)
+        return tuple(_RankFile(path, _nodes(path, content)) for path, content in files)
 
 
-def read_folder(folder: Path) -> FolderContents:
+def _read_folder(folder: Path) -> _FolderContents:
     """Read the files ``NAME.RANK.et`` of a folder. Raise InputError, one line, if there is none for every rank."""
     paths = _files(folder)
     contents: list[bytes] = []
@@ -97,7 +95,7 @@ def read_folder(folder: Path) -> FolderContents:
         if left_bytes < 0:
             raise InputError(f"{folder}: its files have more than {MAX_BYTES >> 30} GiB: cut the trace")
     digest = sha256(b"".join(sha256(content).digest() for content in contents)).hexdigest()
-    return FolderContents(digest, tuple(paths), tuple(contents))
+    return _FolderContents(digest, tuple(paths), tuple(contents))
 
 
 def _files(folder: Path) -> list[Path]:
@@ -207,7 +205,7 @@ _JSON_LIST = re.compile(r"\[\s*\{.*\}\s*\]", re.DOTALL)
 
 
 @dataclass(frozen=True)
-class RankGroup:
+class _RankGroup:
     """A group of ranks. ``ranks`` is None if the trace does not say which; then those have it whose files name it.
 
     ``name`` is empty where ranks give the group different names, and for the group of all ranks.
@@ -217,28 +215,28 @@ class RankGroup:
     ranks: tuple[int, ...] | None
 
 
-class GroupRanks:
+class _GroupRanks:
     """The groups of ranks that the files of all ranks define."""
 
-    def __init__(self, files: tuple[RankFile, ...]) -> None:
+    def __init__(self, files: tuple[_RankFile, ...]) -> None:
         self._everybody = tuple(range(len(files)))
         self._stated = [_stated(file, self._everybody) for file in files]
 
-    def group(self, rank: int, name: str) -> RankGroup:
+    def group(self, rank: int, name: str) -> _RankGroup:
         """Return the group that a rank calls by that name."""
         if not name:
-            return RankGroup("", self._everybody)
+            return _RankGroup("", self._everybody)
         stated = self._stated[rank].get(name)
         if stated is not None:
             known = [each for each in stated if each in self._everybody]
             alike = all(self._stated[each].get(name) == stated for each in known)
-            return RankGroup(name if alike else "", stated)
+            return _RankGroup(name if alike else "", stated)
         if _LISTED.fullmatch(name):
-            return RankGroup(name, tuple(sorted({int(each) for each in re.findall(r"\d+", name)})))
-        return RankGroup(name, None)
+            return _RankGroup(name, tuple(sorted({int(each) for each in re.findall(r"\d+", name)})))
+        return _RankGroup(name, None)
 
 
-def _stated(file: RankFile, everybody: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
+def _stated(file: _RankFile, everybody: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
     """Return the ranks of each group that the metadata of a file lists; an empty list stands for all ranks."""
     found: dict[str, tuple[int, ...]] = {}
     for node in file.nodes:
@@ -276,7 +274,7 @@ _REPLAYED = "computations, sends, receives, all-reduces, all-gathers and reduce-
 
 
 @dataclass
-class CheckedNode:
+class _CheckedNode:
     """A node of one rank that can be replayed. ``peer``, ``number`` and ``group`` are as in ``TraceNode``."""
 
     node: ChakraNode
@@ -316,7 +314,7 @@ class CheckedNode:
         return microbatch if type(microbatch) is int and 0 <= microbatch < 2**31 else NO_MICROBATCH
 
 
-def checked_nodes(file: RankFile, rank: int, ranks: int) -> list[CheckedNode]:
+def _checked_nodes(file: _RankFile, rank: int, ranks: int) -> list[_CheckedNode]:
     """Return the nodes of one of ``ranks`` ranks, each after those that it depends on, otherwise by their ids.
 
     Raise InputError, one line with file and node, for one that cannot be replayed.
@@ -334,7 +332,7 @@ def checked_nodes(file: RankFile, rank: int, ranks: int) -> list[CheckedNode]:
             followers[earlier].append(node.id)
         awaited[node.id] = len(node.dependencies)
     positions: dict[int, int] = {}
-    checked: list[CheckedNode] = []
+    checked: list[_CheckedNode] = []
     ready = sorted(identifier for identifier, count in awaited.items() if not count)
     while ready:
         identifier = heappop(ready)
@@ -352,12 +350,12 @@ def checked_nodes(file: RankFile, rank: int, ranks: int) -> list[CheckedNode]:
     return checked
 
 
-def _checked(file: RankFile, node: ChakraNode, rank: int, ranks: int) -> CheckedNode:
+def _checked(file: _RankFile, node: ChakraNode, rank: int, ranks: int) -> _CheckedNode:
     kind = next((kind for each, kind in _KINDS.items() if each == node.type), None)
     if kind is None:
         known = next((each.name for each in NodeType if each == node.type), f"{node.type}, which is unknown,")
         raise file.fault(node, f"type {known} is not replayed: {_REPLAYED}")
-    checked = CheckedNode(node, kind)
+    checked = _CheckedNode(node, kind)
     match kind:
         case WorkKind.GPU:
             checked.duration_ns = _duration_ns(file, node)
@@ -398,7 +396,7 @@ def _checked(file: RankFile, node: ChakraNode, rank: int, ranks: int) -> Checked
     return checked
 
 
-def _whole(file: RankFile, node: ChakraNode, name: str, default: int | None = None) -> int:
+def _whole(file: _RankFile, node: ChakraNode, name: str, default: int | None = None) -> int:
     """Return an attribute that is a whole number. Raise InputError if it is missing, or another value."""
     value = node.attributes.get(name, default)
     if value is None:
@@ -408,7 +406,7 @@ def _whole(file: RankFile, node: ChakraNode, name: str, default: int | None = No
     return value
 
 
-def _duration_ns(file: RankFile, node: ChakraNode) -> int:
+def _duration_ns(file: _RankFile, node: ChakraNode) -> int:
     """Return the exact duration if it is given and rounds to the whole microseconds, else these."""
     duration_ns = node.duration_us * 1000
     exact_ns = node.attributes.get(DURATION_NS)
@@ -421,25 +419,25 @@ def _duration_ns(file: RankFile, node: ChakraNode) -> int:
     return duration_ns
 
 
-def _size_bytes(file: RankFile, node: ChakraNode) -> int:
+def _size_bytes(file: _RankFile, node: ChakraNode) -> int:
     size_bytes = _whole(file, node, "comm_size")
     if not 1 <= size_bytes <= MAX_SIZE_BYTES:
         raise file.fault(node, f"its comm_size is {size_bytes}: give 1 to {format_size(MAX_SIZE_BYTES)}")
     return size_bytes
 
 
-_Members = dict[int, list[CheckedNode]]
+_Members = dict[int, list[_CheckedNode]]
 """The collectives of a group at each of its ranks."""
 
 
-def match_collectives(files: tuple[RankFile, ...], ranks: list[list[CheckedNode]]) -> tuple[tuple[int, ...], ...]:
+def _match_collectives(files: tuple[_RankFile, ...], ranks: list[list[_CheckedNode]]) -> tuple[tuple[int, ...], ...]:
     """Give the groups that have collectives their numbers, and return the ranks of each.
 
     Each rank of a group has the same collectives. Those of a single rank become nothing. Raise InputError where the
     ranks of a group differ, or where it is not known which they are.
     """
-    groups_of = GroupRanks(files)
-    members: dict[RankGroup, _Members] = defaultdict(lambda: defaultdict(list))
+    groups_of = _GroupRanks(files)
+    members: dict[_RankGroup, _Members] = defaultdict(lambda: defaultdict(list))
     for rank, nodes in enumerate(ranks):
         for node in nodes:
             if node.group_name is not None:
@@ -469,9 +467,9 @@ def match_collectives(files: tuple[RankFile, ...], ranks: list[list[CheckedNode]
     return tuple(groups)
 
 
-def _check_lone(files: tuple[RankFile, ...], members: dict[RankGroup, _Members]) -> None:
+def _check_lone(files: tuple[_RankFile, ...], members: dict[_RankGroup, _Members]) -> None:
     """Raise InputError for two groups of a single rank that do the same: they may be one group under two names."""
-    lone: dict[tuple[tuple[str, int], ...], tuple[int, CheckedNode]] = {}
+    lone: dict[tuple[tuple[str, int], ...], tuple[int, _CheckedNode]] = {}
     for group, by_rank in members.items():
         if group.ranks is not None or len(by_rank) > 1:
             continue
@@ -486,7 +484,7 @@ def _check_lone(files: tuple[RankFile, ...], members: dict[RankGroup, _Members])
             )
 
 
-def _check_ranks(files: tuple[RankFile, ...], own: tuple[int, ...], by_rank: _Members) -> None:
+def _check_ranks(files: tuple[_RankFile, ...], own: tuple[int, ...], by_rank: _Members) -> None:
     """Raise InputError for a group that has ranks without a file, or lacks the rank that names it."""
     for rank, nodes in by_rank.items():
         absent = next((each for each in own if each >= len(files)), None)
@@ -498,10 +496,10 @@ def _check_ranks(files: tuple[RankFile, ...], own: tuple[int, ...], by_rank: _Me
 
 
 def _check_same(
-    files: tuple[RankFile, ...],
-    group: RankGroup,
-    reference: tuple[int, list[CheckedNode]],
-    own: tuple[int, list[CheckedNode]],
+    files: tuple[_RankFile, ...],
+    group: _RankGroup,
+    reference: tuple[int, list[_CheckedNode]],
+    own: tuple[int, list[_CheckedNode]],
 ) -> None:
     (first, expected), (rank, nodes) = reference, own
     if len(nodes) != len(expected):
@@ -525,18 +523,18 @@ def _check_same(
             )
 
 
-def _title(files: tuple[RankFile, ...], group: RankGroup) -> str:
+def _title(files: tuple[_RankFile, ...], group: _RankGroup) -> str:
     if group.ranks is not None and len(group.ranks) == len(files):
         return "all ranks"
     return f"group {shown(group.name or ','.join(map(str, group.ranks or ())))}"
 
 
-def match_messages(files: tuple[RankFile, ...], ranks: list[list[CheckedNode]]) -> None:
+def _match_messages(files: tuple[_RankFile, ...], ranks: list[list[_CheckedNode]]) -> None:
     """Give the messages of each pair of ranks their numbers.
 
     The k-th send with a tag belongs to the k-th receive with it. Raise InputError for one without its other half.
     """
-    sends: dict[tuple[int, int, int, int], tuple[int, CheckedNode]] = {}
+    sends: dict[tuple[int, int, int, int], tuple[int, _CheckedNode]] = {}
     sent: Counter[Any] = Counter()
     for rank, nodes in enumerate(ranks):
         for node in nodes:
@@ -571,15 +569,15 @@ _KEPT = 4
 
 def replayed_trace(folder: Path) -> ReplayedTrace:
     """Return the trace in that folder. Raise InputError, one line with file and node, if it cannot be replayed."""
-    return _replayed(read_folder(folder))
+    return _replayed(_read_folder(folder))
 
 
 @lru_cache(maxsize=_KEPT)
-def _replayed(contents: FolderContents) -> ReplayedTrace:
+def _replayed(contents: _FolderContents) -> ReplayedTrace:
     files = contents.rank_files()
-    ranks = [checked_nodes(file, rank, len(files)) for rank, file in enumerate(files)]
-    match_messages(files, ranks)
-    groups = match_collectives(files, ranks)
+    ranks = [_checked_nodes(file, rank, len(files)) for rank, file in enumerate(files)]
+    _match_messages(files, ranks)
+    groups = _match_collectives(files, ranks)
     trace = ReplayedTrace(tuple(tuple(map(_replayed_node, nodes)) for nodes in ranks), groups, contents.digest)
     computes = any(node.kind is WorkKind.GPU and node.duration_ns for nodes in ranks for node in nodes)
     if not computes and not groups and not trace.pairs:
@@ -591,7 +589,7 @@ def _replayed(contents: FolderContents) -> ReplayedTrace:
     return trace
 
 
-def _replayed_node(node: CheckedNode) -> TraceNode:
+def _replayed_node(node: _CheckedNode) -> TraceNode:
     in_spans = node.kind in {WorkKind.GPU, WorkKind.COLLECTIVE}
     return TraceNode(
         kind=node.kind,
@@ -607,7 +605,7 @@ def _replayed_node(node: CheckedNode) -> TraceNode:
     )
 
 
-def _check_ends(files: tuple[RankFile, ...], ranks: list[list[CheckedNode]], trace: ReplayedTrace) -> None:
+def _check_ends(files: tuple[_RankFile, ...], ranks: list[list[_CheckedNode]], trace: ReplayedTrace) -> None:
     """Raise InputError for ranks that would wait for each other for ever: a circle of messages and collectives."""
     progress = [RankProgress(RankGraph(nodes)) for nodes in trace.ranks]
     joined: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)

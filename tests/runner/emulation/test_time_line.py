@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from wanbed.results.records.span_log import JoinedTraining, LostReplica, Span, SpanLogContents, SpanLogHeader
-from wanbed.runner.emulation.time_line import check_order, on_one_time_line
+from wanbed.runner.emulation.time_line import check_order, on_one_time_line, while_all_ran_ns
 from wanbed.runner.runs.faults import TrialError
 
 MS = 1_000_000
@@ -80,3 +80,15 @@ def test_where_ranks_were_killed_messages_that_lack_one_end_are_passed_by() -> N
     check_order(logs, lambda _: 0, whole=False)
     with pytest.raises(TrialError):
         check_order(logs, lambda _: 0)
+
+
+def ended(rank: int, *ends_ns: int) -> SpanLogContents:
+    spans = tuple(Span("iteration", number, -1, 0, end_ns) for number, end_ns in enumerate(ends_ns))
+    return SpanLogContents(SpanLogHeader(rank, f"east-{rank}", "east", 0, 0, rank), spans, complete=True)
+
+
+def test_all_jobs_ran_until_the_first_of_them_had_done_its_last_iteration() -> None:
+    logs = [ended(0, 10, 40), ended(1, 10, 60), ended(0, 20, 50), ended(1, 20, 30)]
+    assert while_all_ran_ns(logs, [2, 2], dilation=1.0) == 50
+    assert while_all_ran_ns(logs, [2, 2], dilation=2.0) == 25
+    assert while_all_ran_ns(logs[:2], [2], dilation=1.0) is None

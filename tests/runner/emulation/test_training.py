@@ -6,10 +6,9 @@ from typing import Any, cast
 import pytest
 
 from tests.support.runner.two_jobs import two_jobs
-from wanbed.results.records.span_log import Span, SpanLogContents, SpanLogHeader
 from wanbed.runner.emulation import training
 from wanbed.runner.emulation.rank_configs import SharedConfig
-from wanbed.runner.emulation.training import NumberedPlan, train_at_once, while_all_ran_ns
+from wanbed.runner.emulation.training import NumberedPlan, train_at_once
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.resolve.connections import count_connections
 from wanbed.testbed.network.address_book import AddressBook
@@ -18,18 +17,6 @@ from wanbed.testbed.running_testbed import RunningTestbed
 (POINT,) = parse_experiment(two_jobs(), "file", Path()).points()
 
 BESIDE = next(variant for variant in POINT.variants if variant.name == "theirs beside ours")
-
-
-def ended(rank: int, *ends_ns: int) -> SpanLogContents:
-    spans = tuple(Span("iteration", number, -1, 0, end_ns) for number, end_ns in enumerate(ends_ns))
-    return SpanLogContents(SpanLogHeader(rank, f"east-{rank}", "east", 0, 0, rank), spans, complete=True)
-
-
-def test_all_jobs_ran_until_the_first_of_them_had_done_its_last_iteration() -> None:
-    logs = [ended(0, 10, 40), ended(1, 10, 60), ended(0, 20, 50), ended(1, 20, 30)]
-    assert while_all_ran_ns(logs, [2, 2], dilation=1.0) == 50
-    assert while_all_ran_ns(logs, [2, 2], dilation=2.0) == 25
-    assert while_all_ran_ns(logs[:2], [2], dilation=1.0) is None
 
 
 def test_ranks_of_all_jobs_log_beside_their_plans_where_a_rack_looks_for_it(

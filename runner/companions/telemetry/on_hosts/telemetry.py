@@ -22,13 +22,13 @@ from wanbed.runner.emulation.companion import Companion
 from wanbed.runner.emulation.running_trial import RunningTrial, Trained
 from wanbed.testbed.network.topology import Topology
 
-SHORTFALL = 0.95
+_SHORTFALL = 0.95
 """Of what was sent, a link carries at least this share. The last bytes may still be on their way."""
 
 _ELSEWHERE = "elsewhere"
 """In place of a datacenter: all others together."""
 
-Ends = tuple[str, str]
+_Ends = tuple[str, str]
 
 
 def carried_facts(
@@ -39,7 +39,7 @@ def carried_facts(
     ``logs`` are those of all ranks, ``datacenter_of`` has the datacenter of every host, ``samples`` the readings of the
     links' counters, relative to the first one.
     """
-    carried: dict[Ends, int] = {}
+    carried: dict[_Ends, int] = {}
     for sample in samples:
         if sample.scope == "link":
             ends = (sample.source, sample.destination)
@@ -53,7 +53,7 @@ def carried_facts(
     short = [
         [*ends, size_bytes, carried.get(ends, 0)]
         for ends, size_bytes in sorted(sent.items())
-        if carried.get(ends, 0) < SHORTFALL * size_bytes
+        if carried.get(ends, 0) < _SHORTFALL * size_bytes
     ]
     return {
         "carried": {
@@ -64,13 +64,13 @@ def carried_facts(
     }
 
 
-def sent_bytes(logs: Sequence[SpanLogContents], datacenter_of: Mapping[str, str]) -> Mapping[Ends, int]:
+def sent_bytes(logs: Sequence[SpanLogContents], datacenter_of: Mapping[str, str]) -> Mapping[_Ends, int]:
     """Return the least that each datacenter has sent to each other one, and ``elsewhere``, as far as spans tell.
 
     Messages are known with both ends, collectives of users' programs by their ranks: whatever the algorithm, a
     datacenter sends at least its part of the sum, and its ranks' inputs where they are gathered.
     """
-    sent: Counter[Ends] = Counter()
+    sent: Counter[_Ends] = Counter()
     home = {log.header.rank: datacenter_of[log.header.host] for log in logs}
     members: dict[tuple[str, str], list[SpanLogContents]] = defaultdict(list)
     for log in logs:

@@ -14,7 +14,7 @@ def execute(request: RunRequest) -> Path:
     # An engine is loaded when it is asked for: a machine that only simulates lacks Mininet, and most lack Ray.
     request.check()
     if request.simulates:
-        from wanbed.runner.rack.simulations.pools import simulation_pool
+        from wanbed.runner.rack_runs.pools import simulation_pool
         from wanbed.runner.simulated_runs.simulated_run import simulated_run
 
         address = None if request.rack is None else request.rack.address
@@ -28,7 +28,7 @@ def execute(request: RunRequest) -> Path:
                 stream=request.stream,
             )
     if request.rack is not None:
-        from wanbed.runner.rack.rack_run import rack_run
+        from wanbed.runner.rack_runs.rack_run import rack_run
 
         return rack_run(request, request.rack)
     from wanbed.runner.emulation.emulated_run import emulated_run

@@ -36,7 +36,7 @@ def clean(rack: RackAddress = None, as_json: AsJson = False) -> None:
 
 def _clean_rack(address: str, as_json: bool) -> None:
     # It needs more modules than cleaning this machine does.
-    from wanbed.runner.rack.cleaning import clean_rack
+    from wanbed.runner.rack_runs.cleaning import clean_rack
 
     found = clean_rack(address, log)
     if as_json:

@@ -15,9 +15,7 @@ from wanbed.runner.cli.exit_status import log, one_line_errors
 from wanbed.runner.runs.faults import MACHINE_LACKS
 
 if TYPE_CHECKING:
-    from wanbed.runner.rack.diagnosis.carried_points import CarriedPoint
-    from wanbed.runner.rack.diagnosis.plain_paths import PlainPath
-    from wanbed.runner.rack.diagnosis.rack_diagnosis import MachineDiagnosis, RackDiagnosis
+    from wanbed.runner.rack_runs.diagnosis import CarriedPoint, MachineDiagnosis, PlainPath, RackDiagnosis
     from wanbed.testbed.doctor import Diagnosis
     from wanbed.testbed.gpus.gpus import Gpu
 
@@ -62,7 +60,7 @@ def doctor(
 def _report_rack(address: str, file: Path | None, hosts_per_machine: int, as_json: bool) -> None:
     # A machine that only simulates lacks what these import.
     from wanbed.runner.planner.experiment_file import load_experiment
-    from wanbed.runner.rack.diagnosis.rack_diagnosis import diagnose_rack
+    from wanbed.runner.rack_runs.diagnosis import diagnose_rack
 
     with one_line_errors():
         points = () if file is None else load_experiment(file, ["engine=rack"]).points()

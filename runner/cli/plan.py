@@ -86,7 +86,7 @@ def plan_(
         from wanbed.runner.planner.effort import Limits, seconds_limit
         from wanbed.runner.planner.families import FamiliesAsked
         from wanbed.runner.planner.planning import planned_points
-        from wanbed.runner.rack.simulations.pools import plan_spread
+        from wanbed.runner.rack_runs.pools import plan_spread
         from wanbed.runner.runs.not_modelled import left_out_of_plan
 
         chosen_search = next((name for name in _SEARCHES if name == search), None)

@@ -19,7 +19,7 @@ from wanbed.runner.cli.arguments import (
     path_of,
 )
 from wanbed.runner.cli.exit_status import log, one_line_errors
-from wanbed.runner.rack.simulations.pools import check_jobs
+from wanbed.runner.rack_runs.pools import check_jobs
 
 
 def simulate(

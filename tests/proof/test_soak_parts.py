@@ -45,7 +45,7 @@ def test_a_file_belongs_to_the_nearest_folder_that_is_named() -> None:
         "tests/testbed/network/test_topology.py": "links",
         "tests/system/rack/ray/test_rack_on_ray.py": "ray",
         "tests/system/rack/test_faults_on_rack.py": "rack",
-        "runner/rack/cluster.py": "ray",
+        "runner/rack_runs/cluster.py": "ray",
         "runner/cli/run.py": "commands",
         "tests/test_installation.py": "commands",
     }

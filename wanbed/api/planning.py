@@ -17,7 +17,7 @@ from wanbed.runner.planner.families import FamiliesAsked, FamilyPrice, family_no
 from wanbed.runner.planner.planning import Plan, SearchName, planned_points, planning_task, position_to_plan
 from wanbed.runner.planner.planning import plan as plan_task
 from wanbed.runner.planner.pricing import Spread
-from wanbed.runner.rack.simulations.pools import plan_spread
+from wanbed.runner.rack_runs.pools import plan_spread
 from wanbed.runner.resolve.written_variant import WrittenVariant
 from wanbed.runner.runs.not_modelled import left_out_of_plan, plan_without
 

@@ -16,7 +16,7 @@ from wanbed.results import load
 from wanbed.results.reading.run import Run
 from wanbed.results.reading.summary import write_summary
 from wanbed.runner.execution import execute
-from wanbed.runner.rack.simulations.pools import check_jobs
+from wanbed.runner.rack_runs.pools import check_jobs
 from wanbed.runner.runs.run_request import RackRequest, RunRequest
 
 log = logging.getLogger("wanbed").info

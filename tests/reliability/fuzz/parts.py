@@ -14,8 +14,8 @@ from wanbed.ground.strict_model import InputError
 from wanbed.results.records.run_store import RunStore, TrialRecord
 from wanbed.results.records.span_log import read_span_log
 from wanbed.results.records.trial_id import TrialId
-from wanbed.runner.rack.host_placement import gateway_machines, place_hosts, unknown_labels
-from wanbed.runner.rack.inventory import nodes_of
+from wanbed.runner.rack_runs.cluster import nodes_of
+from wanbed.runner.rack_runs.placement import gateway_machines, place_hosts, unknown_labels
 from wanbed.runner.runs.faults import DONE, TrialError
 from wanbed.workloads.serving.frame_channel import FrameChannel
 from wanbed.workloads.transport.frames.frame import HEADER_BYTES, HELLO_BYTES, FrameError, decode_header, decode_hello

@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 from tests.support.testbed.fake_pynvml import FakeGpu, FakePynvml
 from wanbed.runner.cli.command_line import app
 from wanbed.runner.cli.doctor import print_rack
-from wanbed.runner.rack.diagnosis.rack_diagnosis import MachineDiagnosis, RackDiagnosis
-from wanbed.runner.rack.host_placement import Node
+from wanbed.runner.rack_runs.cluster import Node
+from wanbed.runner.rack_runs.diagnosis import MachineDiagnosis, RackDiagnosis
 from wanbed.testbed.kernel.rdma_devices import RdmaPort
 from wanbed.testbed.rack.machine.survey import survey_machine
 from wanbed.testbed.rights.hosts_allowed import HostsAllowed

@@ -14,7 +14,7 @@ from tests.support.rack.machine_process import ProcessHandle
 from wanbed.runner.emulation.running_trial import TrialSpec
 from wanbed.runner.emulation.trial import run_trial
 from wanbed.runner.planner.experiment_file import parse_experiment
-from wanbed.runner.rack.shipped.program_files import packed_programs, programs_of
+from wanbed.runner.rack_runs.sent_programs import packed_programs, programs_of
 from wanbed.runner.runs.faults import TrialError
 from wanbed.testbed.rack.machine_handle import MachineLostError
 from wanbed.testbed.rack.orders import RunOrder

@@ -15,9 +15,9 @@ import typer
 from tests.support.rack.without_netem import TrunkMachine
 from wanbed.runner.cli.exit_status import one_line_errors
 from wanbed.runner.planner.experiment_file import parse_experiment
-from wanbed.runner.rack import rack_run as module
-from wanbed.runner.rack.agents import agents_on
-from wanbed.runner.rack.rack_run import rack_run
+from wanbed.runner.rack_runs import rack_run as module
+from wanbed.runner.rack_runs.agents import agents_on
+from wanbed.runner.rack_runs.rack_run import rack_run
 from wanbed.runner.runs.run_request import RackRequest, RunRequest
 
 

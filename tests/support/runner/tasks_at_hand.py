@@ -5,7 +5,7 @@ from typing import Any
 
 
 class TasksAtHand:
-    """Stands for ``wanbed.runner.rack.simulations.spread_tasks.SpreadTasks``: a task ends when it is looked for.
+    """Stands for ``wanbed.runner.rack_runs.simulations.SpreadTasks``: a task ends when it is looked for.
 
     ``started`` has them, ``schedules`` the user's schedules that each needs. ``cancelled`` is what nobody waited for.
     ``looks`` tasks are looked for in vain first.

@@ -17,8 +17,8 @@ from wanbed.results.reading.run import Run
 from wanbed.runner.emulation.emulation import NetworkOf, run_trials
 from wanbed.runner.emulation.one_machine import on_this_machine
 from wanbed.runner.planner.experiment_file import parse_experiment
-from wanbed.runner.rack.point_placement import PointPlacement
-from wanbed.runner.rack.rack_dilation import decide_rack_dilation
+from wanbed.runner.rack_runs.placement import PointPlacement
+from wanbed.runner.rack_runs.rack_dilation import decide_rack_dilation
 from wanbed.runner.runs.run_folder import begin_run
 from wanbed.testbed.hosts.ping import PingResult
 from wanbed.testbed.measurement.calibration import LinkMeasurement, calibrate

@@ -16,7 +16,7 @@ from tests.support.ray.machine_remains import network_of, remains
 from tests.support.ray.ray_cluster import RayCluster, RayNode, ray_cluster
 from tests.support.ray.ray_fixture import two_nodes  # noqa: F401 - a fixture
 from tests.support.until import until_within
-from wanbed.runner.rack.cluster import WITHOUT_AUTH
+from wanbed.runner.rack_runs.cluster import WITHOUT_AUTH
 from wanbed.testbed.claims.processes import MARKER, marked_processes
 
 LEFT_S = 30
@@ -59,8 +59,8 @@ class Mine(GPipe):
 
 HOLD = """
 import sys
-from wanbed.runner.rack.agents import agents_on, holder_text
-from wanbed.runner.rack.same_sources import rack_at
+from wanbed.runner.rack_runs.agents import agents_on, holder_text
+from wanbed.runner.rack_runs.rack import rack_at
 with rack_at(sys.argv[1], print) as rack, agents_on(rack.carrying, "first.yaml", sent=rack.sent) as machines:
     print("held", flush=True)
     if sys.stdin.readline():
@@ -70,8 +70,8 @@ with rack_at(sys.argv[1], print) as rack, agents_on(rack.carrying, "first.yaml",
 CALLS = """
 import sys
 from wanbed.ground.strict_model import InputError
-from wanbed.runner.rack.agents import agents_on
-from wanbed.runner.rack.same_sources import rack_at
+from wanbed.runner.rack_runs.agents import agents_on
+from wanbed.runner.rack_runs.rack import rack_at
 from wanbed.testbed.kernel.missing import MissingError
 from wanbed.testbed.rack.machine_handle import MachineLostError
 with rack_at(sys.argv[1], print) as rack:

@@ -1,1 +1,0 @@
-"""Diagnose a rack for ``wanbed doctor --rack``."""

@@ -1,1 +1,0 @@
-"""Spread simulations over a rack: the trials of a sweep, the candidates of a plan."""

@@ -42,7 +42,7 @@ test test-pure test-times mutants reliability soak soak-due: export PYTHONDONTWR
 
 test: root
 	./setup.sh test
-	$(ROOT) .venv/bin/python -m wanbed.testbed.virtual_time.kernel.kernel_build
+	$(ROOT) .venv/bin/python -m wanbed.testbed.virtual_time.kernel_build
 	$(MAKE) --jobs=2 --output-sync lint collected
 	$(ROOT) $(PROOF) test
 
@@ -86,7 +86,7 @@ compiled:
 # Into the cache of whoever calls it, once; every run with --clock virtual boots it.
 virtual:
 	./setup.sh virtual
-	$(AS) .venv/bin/python -m wanbed.testbed.virtual_time.kernel.kernel_build
+	$(AS) .venv/bin/python -m wanbed.testbed.virtual_time.kernel_build
 
 # A folder to carry to a bare GPU machine: docs/gpus.md. HAS=FILE: what `pip list --format=freeze` prints there, if known.
 gpu-kit:

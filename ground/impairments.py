@@ -1,7 +1,7 @@
 """Define the impairments of a WAN link: what it does to packets beyond delay and rate.
 
 The experiment file, network presets, qdiscs, calibration, results and reports follow from the fields of
-``Impairments``. ``wanbed.testbed.kernel.qdiscs.netem`` encodes them for the kernel,
+``Impairments``. ``wanbed.testbed.kernel.qdiscs`` encodes them for the kernel,
 ``wanbed.testbed.measurement.impairment_measures`` measures them. Only the standard library is used, for the gateway
 guest.
 """

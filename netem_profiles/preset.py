@@ -17,8 +17,8 @@ from wanbed.ground.entry_points import installed
 from wanbed.ground.nearest_name import did_you_mean
 from wanbed.ground.strict_model import InputError, StrictModel, parse_model
 from wanbed.ground.yaml_document import parse_document, read_text
-from wanbed.testbed.network.links.figures_spec import FiguresSpec
-from wanbed.testbed.network.links.link_conditions import LinkConditions, conditions_of
+from wanbed.testbed.network.links.link_spec import FiguresSpec, conditions_of
+from wanbed.testbed.network.links.wan_link import LinkConditions
 from wanbed.testbed.network.topology_spec import Name, PairSpec
 
 ENTRY_POINT_GROUP = "wanbed.profiles"

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from wanbed.testbed.hosts.emulated_hosts import EmulatedNetwork
 from wanbed.testbed.hosts.host import HostNetwork
 from wanbed.testbed.kernel.inside import in_virtual_time
-from wanbed.testbed.virtual_time.processes.light_hosts import LightNetwork
+from wanbed.testbed.virtual_time.light_hosts import LightNetwork
 
 HOST_KINDS: Mapping[str, Callable[[], HostNetwork]] = {
     "real": EmulatedNetwork,

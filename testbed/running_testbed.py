@@ -6,24 +6,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Unpack
 
 from wanbed.testbed.gpus.gpu_assignment import GpuAssignment
-from wanbed.testbed.gpus.gpu_reader import ReadsGpus
+from wanbed.testbed.gpus.gpus import ReadsGpus
 from wanbed.testbed.hosts.failures import Failures
 from wanbed.testbed.hosts.files_elsewhere import Mirror, SharedDisk
-from wanbed.testbed.hosts.host import SpawnOptions
-from wanbed.testbed.hosts.host_home import HostHome
-from wanbed.testbed.hosts.host_process import HostProcess
+from wanbed.testbed.hosts.host import HostProcess, SpawnOptions
+from wanbed.testbed.hosts.host_environment import HostHome
 from wanbed.testbed.hosts.manifest_facts import ManifestFacts
 from wanbed.testbed.hosts.start_gate import Gate
 from wanbed.testbed.hosts.tcp_stacks import TcpStacks
 from wanbed.testbed.kernel.link_counters import PortCounters
-from wanbed.testbed.kernel.machine_load import CpuTimes
-from wanbed.testbed.kernel.tcp_state import TcpStates
+from wanbed.testbed.kernel.processors import CpuTimes
+from wanbed.testbed.kernel.tcp import TcpStates
 from wanbed.testbed.network.address_book import AddressBook
 from wanbed.testbed.network.gateway_plan import GatewayPlan
 from wanbed.testbed.network.tcp_settings import TcpSettings
 from wanbed.testbed.network.topology import Topology
-from wanbed.testbed.substrate.changing_links import ChangingLinks
-from wanbed.testbed.substrate.substrate import SubstrateFacts
+from wanbed.testbed.substrate.substrate import ChangingLinks, SubstrateFacts
 
 if TYPE_CHECKING:
     from wanbed.testbed.rack.driver.files.written_files import Written

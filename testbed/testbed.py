@@ -14,39 +14,31 @@ from wanbed.testbed.claims.registry import STATE_ROOT, Claim, claim
 from wanbed.testbed.claims.supervisor import Supervisor
 from wanbed.testbed.gpus.gpu_assignment import GpuAssignment
 from wanbed.testbed.hosts.failures import FailuresHere
-from wanbed.testbed.hosts.host import HostNetwork, NetworkHost, SpawnOptions
+from wanbed.testbed.hosts.host import HostNetwork, HostProcess, NetworkHost, SpawnOptions
 from wanbed.testbed.hosts.host_attachment import attach_host
-from wanbed.testbed.hosts.host_files import write_host_files
-from wanbed.testbed.hosts.host_process import HostProcess
-from wanbed.testbed.hosts.host_programs import missing_programs, system_path
+from wanbed.testbed.hosts.host_environment import missing_programs, system_path, write_host_files
 from wanbed.testbed.hosts.hosts_here import HostsHere
 from wanbed.testbed.hosts.joining import record_hosts
 from wanbed.testbed.hosts.tcp_stacks import KernelStacks, TcpStacks
-from wanbed.testbed.kernel.congestion_control import allow_congestion_control
 from wanbed.testbed.kernel.inside import in_virtual_time
 from wanbed.testbed.kernel.link_counters import PortCounters
 from wanbed.testbed.kernel.missing import MissingError
-from wanbed.testbed.kernel.prompt_wakeups import prompt_wakeups
-from wanbed.testbed.kernel.tcp_state import TcpStates
+from wanbed.testbed.kernel.processors import prompt_wakeups
+from wanbed.testbed.kernel.tcp import TcpStates, allow_congestion_control
 from wanbed.testbed.network.address_book import AddressBook, LoopbackAddressBook
 from wanbed.testbed.network.gateway_layout import plan_gateways
 from wanbed.testbed.network.gateway_plan import GatewayPlan
 from wanbed.testbed.network.shared_rate import MTU_BYTES, Timers
 from wanbed.testbed.network.tcp_settings import TcpSettings
 from wanbed.testbed.network.topology import Topology, check_can_be_emulated
-from wanbed.testbed.relay.loopback_hosts import LoopbackNetwork
-from wanbed.testbed.relay.loopback_subnet import LoopbackSubnet
-from wanbed.testbed.relay.relay_substrate import running_relay
-from wanbed.testbed.relay.relayed_stacks import RelayedStacks
-from wanbed.testbed.relay.relayed_topology import check_can_be_relayed
-from wanbed.testbed.substrate.changing_links import ChangingLinks
+from wanbed.testbed.relay.loopback_hosts import LoopbackNetwork, LoopbackSubnet
+from wanbed.testbed.relay.relay_substrate import RelayedStacks, check_can_be_relayed, running_relay
 from wanbed.testbed.substrate.guest_kernel import MAX_GUEST_HOSTS, guest_gateways
-from wanbed.testbed.substrate.host_kernel import kernel_gateways
+from wanbed.testbed.substrate.host_kernel import UNSHAPED, kernel_gateways, unshaped_gateways, unshaped_offer
 from wanbed.testbed.substrate.offer import GUEST, RELAY, Offer
 from wanbed.testbed.substrate.probe import choose_substrate
-from wanbed.testbed.substrate.substrate import Substrate, SubstrateError, SubstrateFacts
-from wanbed.testbed.substrate.unshaped import UNSHAPED, unshaped_gateways, unshaped_offer
-from wanbed.testbed.virtual_time.kernel.kernel_limits import lift_kernel_limits
+from wanbed.testbed.substrate.substrate import ChangingLinks, Substrate, SubstrateError, SubstrateFacts
+from wanbed.testbed.virtual_time.kernel_limits import lift_kernel_limits
 
 _TRIM_PINGS, _TRIM_PINGS_VIRTUAL = 50, 2
 MAX_TRIM_NS = 1_000_000

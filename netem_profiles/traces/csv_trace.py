@@ -21,8 +21,8 @@ from wanbed.ground.units import (
     parse_rate_bps,
 )
 from wanbed.netem_profiles.traces.row_limit import check_rows
-from wanbed.testbed.network.links.figures_spec import FIGURES, check_delay
-from wanbed.testbed.network.links.over_time.condition_trace import MAX_TRACE_NS, ConditionTrace, TraceRow
+from wanbed.testbed.network.links.condition_trace import MAX_TRACE_NS, ConditionTrace, TraceRow
+from wanbed.testbed.network.links.link_spec import FIGURES, check_delay
 
 TIME = "t_s"
 UP = "up"

@@ -8,8 +8,8 @@ from wanbed.netem_profiles.traces.csv_trace import csv_trace
 from wanbed.netem_profiles.traces.mahimahi_trace import mahimahi_trace
 from wanbed.netem_profiles.traces.offered_trace import offered_trace
 from wanbed.netem_profiles.traces.trace_text import checked_text, read_trace_text
-from wanbed.testbed.network.links.over_time.condition_trace import ConditionTrace
-from wanbed.testbed.network.links.over_time.course_spec import TraceSpec
+from wanbed.testbed.network.links.condition_trace import ConditionTrace
+from wanbed.testbed.network.links.link_spec import TraceSpec
 from wanbed.testbed.network.topology_spec import TopologySpec
 
 

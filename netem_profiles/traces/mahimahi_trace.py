@@ -14,7 +14,7 @@ from io import StringIO
 from wanbed.ground.shown_text import shown
 from wanbed.ground.strict_model import LocatedError
 from wanbed.netem_profiles.traces.row_limit import check_rows
-from wanbed.testbed.network.links.over_time.condition_trace import MAX_TRACE_NS, ConditionTrace, TraceRow
+from wanbed.testbed.network.links.condition_trace import MAX_TRACE_NS, ConditionTrace, TraceRow
 
 PACKET_BITS = 1500 * 8
 MAX_LINES = 1_000_000

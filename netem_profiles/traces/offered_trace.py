@@ -4,7 +4,7 @@ from functools import lru_cache
 
 from wanbed.ground.units import parse_rate_bps
 from wanbed.netem_profiles.traces.csv_trace import trace_of_columns
-from wanbed.testbed.network.links.over_time.condition_trace import ConditionTrace
+from wanbed.testbed.network.links.condition_trace import ConditionTrace
 
 _NOTHING = frozenset({"0bit", "0kbit", "0Mbit", "0Gbit"})
 """The notations of a rate of zero. ``wanbed learn-link`` writes the first."""

@@ -1,7 +1,7 @@
 """Limit the rows of a trace."""
 
 from wanbed.ground.strict_model import LocatedError
-from wanbed.testbed.network.links.link_course import MAX_CHANGES
+from wanbed.testbed.network.links.wan_link import MAX_CHANGES
 
 
 def check_rows(text: str, file: str, most: int = MAX_CHANGES) -> None:

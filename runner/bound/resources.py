@@ -20,8 +20,7 @@ from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 from wanbed.runner.resolve.placement import Pair
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 from wanbed.runner.resolve.stage_rings import Ring, StageRings, ring_pairs
-from wanbed.testbed.network.course_extremes import at_best
-from wanbed.testbed.network.topology import Topology
+from wanbed.testbed.network.topology import Topology, at_best
 
 
 @dataclass(frozen=True, slots=True)

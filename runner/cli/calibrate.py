@@ -70,7 +70,7 @@ def calibrate(
         from wanbed.testbed.measurement.calibration import calibrate as calibrate_links
         from wanbed.testbed.measurement.condition_choice import unmeasured_conditions
         from wanbed.testbed.substrate.offer import RELAY
-        from wanbed.testbed.virtual_time.kernel.kernel_cache import virtual_kernel
+        from wanbed.testbed.virtual_time.kernel_cache import virtual_kernel
 
         points = emulated_points(document)
         if wants_guest(points[0].spec, substrate):

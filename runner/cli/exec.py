@@ -61,9 +61,9 @@ def exec_(
         from wanbed.runner.emulation.network_choice import check_namespaces, first_point, network_up, source_of
         from wanbed.runner.emulation.virtual_clock import wants_guest
         from wanbed.runner.experiment.experiment_document import ExperimentDocument
-        from wanbed.testbed.hosts.host_programs import system_path
+        from wanbed.testbed.hosts.host_environment import system_path
         from wanbed.testbed.hosts.joining import join_testbed
-        from wanbed.testbed.rights.hosts_allowed import in_user_namespace
+        from wanbed.testbed.rights import in_user_namespace
 
         written = with_clock(overrides, clock)
         point = first_point(ExperimentDocument.read(file, written))
@@ -106,7 +106,7 @@ def _check_no_wan(clock: str, substrate: str) -> None:
 
 def _exec_inside(file: Path, host: str, command: list[str], overrides: list[str], also: list[str]) -> int:
     from wanbed.runner.emulation.virtual_clock import COMMAND, enter_virtual_time
-    from wanbed.testbed.virtual_time.kernel.kernel_cache import virtual_kernel
+    from wanbed.testbed.virtual_time.kernel_cache import virtual_kernel
 
     kernel = virtual_kernel()
     arguments = ["exec", str(file), *as_options(overrides)]

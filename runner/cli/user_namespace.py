@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from wanbed.runner.cli.exit_status import log
 from wanbed.runner.experiment.experiment_document import ExperimentDocument
-from wanbed.testbed.claims.leftovers import leftovers_text
+from wanbed.testbed.claims.cleaning import leftovers_text
 from wanbed.testbed.kernel.inside import in_virtual_time
-from wanbed.testbed.rights.hosts_allowed import ENTER, hosts_allowed
+from wanbed.testbed.rights import ENTER, hosts_allowed
 from wanbed.testbed.substrate.offer import RELAY
 
 _ENTERING = "not root: the network is made in a user namespace of your own, and has no priority over other programs"

@@ -19,7 +19,7 @@ from wanbed.runner.validation.random_experiments import (
 )
 from wanbed.runner.validation.random_page import RandomSection, read_explanations
 from wanbed.testbed.virtual_time.guest_boot import check_visible
-from wanbed.testbed.virtual_time.kernel.kernel_cache import virtual_kernel
+from wanbed.testbed.virtual_time.kernel_cache import virtual_kernel
 
 DEFAULT_SEED = 1
 

@@ -16,7 +16,7 @@ from wanbed.runner.runs.run_folder import (
     resumed,
 )
 from wanbed.runner.runs.run_request import RunRequest
-from wanbed.testbed.claims.leftovers import leftovers_text
+from wanbed.testbed.claims.cleaning import leftovers_text
 from wanbed.testbed.kernel.missing import MissingError
 from wanbed.testbed.substrate.offer import RELAY
 

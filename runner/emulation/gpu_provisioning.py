@@ -8,8 +8,7 @@ from wanbed.runner.resolve.device_memory import DeviceMemory, check_device_memor
 from wanbed.runner.resolve.experiment import Experiment, SweepPoint
 from wanbed.runner.trainings.program.resolution import ProgramVariant
 from wanbed.testbed.gpus.gpu_assignment import VISIBLE_DEVICES, GpuAssignment, assign_gpus
-from wanbed.testbed.gpus.gpu_reader import GpuMemory, gpu_memories
-from wanbed.testbed.gpus.gpus import Gpu, device_files, machine_gpus, visible_gpus
+from wanbed.testbed.gpus.gpus import Gpu, GpuMemory, device_files, gpu_memories, machine_gpus, visible_gpus
 from wanbed.testbed.gpus.nvml import BINDING_INSTALL
 from wanbed.testbed.kernel.missing import MissingError
 

@@ -22,7 +22,7 @@ from wanbed.testbed.measurement.calibration import DownLinkMeasurement, LinkMeas
 from wanbed.testbed.measurement.condition_choice import unmeasured_conditions
 from wanbed.testbed.network.gateway_plan import GatewayPlan
 from wanbed.testbed.network.tcp_settings import TcpSettings
-from wanbed.testbed.rights.hosts_allowed import in_user_namespace
+from wanbed.testbed.rights import in_user_namespace
 from wanbed.testbed.running_testbed import RunningTestbed
 
 MAX_AGE_S = 600.0

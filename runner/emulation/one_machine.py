@@ -9,7 +9,7 @@ from wanbed.runner.emulation.gpu_provisioning import provision_gpus
 from wanbed.runner.resolve.experiment import SweepPoint
 from wanbed.runner.runs.run_folder import Log
 from wanbed.testbed.gpus.gpu_assignment import GpuAssignment
-from wanbed.testbed.gpus.mps import find_mps
+from wanbed.testbed.gpus.gpus import find_mps
 from wanbed.testbed.network.topology import Topology
 from wanbed.testbed.testbed import Testbed, bring_up
 

@@ -17,8 +17,8 @@ from wanbed.runner.resolve.stage_rings import Ring, most_connections, ring_pairs
 from wanbed.runner.trainings.local_updates.resolution import LocalUpdatesVariant
 from wanbed.runner.trainings.torch_baseline.resolution import BaselineVariant
 from wanbed.testbed.network.address_book import AddressBook
-from wanbed.testbed.network.host_interface import HOST_INTERFACE
-from wanbed.testbed.network.links.longest_outage import longest_outage_ns
+from wanbed.testbed.network.addressing import HOST_INTERFACE
+from wanbed.testbed.network.links.wan_link import longest_outage_ns
 from wanbed.testbed.network.topology import Topology
 from wanbed.workloads.chunk_transport import ChunkMessages
 from wanbed.workloads.collective.collective_config import GLOO, NCCL, CollectiveConfig

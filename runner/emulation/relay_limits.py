@@ -8,7 +8,7 @@ from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 from wanbed.runner.runs.not_modelled import MODELLED_CONGESTION_CONTROLS
 from wanbed.runner.trainings.program.resolution import ProgramVariant
 from wanbed.runner.trainings.torch_baseline.resolution import BaselineVariant
-from wanbed.testbed.relay.relayed_topology import check_can_be_relayed
+from wanbed.testbed.relay.relay_substrate import check_can_be_relayed
 from wanbed.testbed.substrate.offer import RELAY
 
 _ELSEWHERE = "or run it where namespaces are allowed (--substrate kernel or guest)"

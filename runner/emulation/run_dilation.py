@@ -8,7 +8,7 @@ from wanbed.runner.experiment.quantities import AUTO
 from wanbed.runner.resolve.dilation import choose_dilation, settled_dilation
 from wanbed.runner.resolve.experiment import SweepPoint
 from wanbed.testbed.measurement.capacity import measure_capacity_bps
-from wanbed.testbed.measurement.least_rate import check_measurable
+from wanbed.testbed.measurement.condition_choice import check_measurable
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from wanbed.runner.emulation.time_line import on_time_line
 from wanbed.runner.emulation.training import train
 from wanbed.runner.runs.trial_facts import TrialCourse, trial_facts
 from wanbed.testbed.gpus.gpu_assignment import GpuAssignment
-from wanbed.testbed.gpus.mps import find_mps
+from wanbed.testbed.gpus.gpus import find_mps
 from wanbed.testbed.running_testbed import RunningTestbed
 
 

@@ -13,7 +13,7 @@ from wanbed.testbed.substrate.offer import GUEST, RELAY
 from wanbed.testbed.virtual_time.guest import GuestError, run_inside
 from wanbed.testbed.virtual_time.guest_boot import GuestCommand, check_visible
 from wanbed.testbed.virtual_time.guest_place import GuestPlace, allow_open_files, choose_place, raise_map_count
-from wanbed.testbed.virtual_time.kernel.kernel_cache import VirtualKernel
+from wanbed.testbed.virtual_time.kernel_cache import VirtualKernel
 from wanbed.testbed.virtual_time.watchdog import PATIENT, Watch
 
 COMMAND = "wanbed"

@@ -26,7 +26,7 @@ from wanbed.runner.runs.progress import Progress
 from wanbed.runner.runs.run_folder import begin_run, check_runs_folder, exclusively, kept_trials, resumed
 from wanbed.runner.runs.run_request import RunRequest
 from wanbed.testbed.virtual_time.guest_boot import check_visible
-from wanbed.testbed.virtual_time.kernel.kernel_cache import virtual_kernel
+from wanbed.testbed.virtual_time.kernel_cache import virtual_kernel
 from wanbed.testbed.virtual_time.watchdog import Patience, Watch
 
 BESIDE_TRIALS_S = 3600.0

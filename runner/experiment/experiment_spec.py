@@ -23,7 +23,7 @@ from wanbed.runner.experiment.model_spec import DEFAULT_MODEL, WrittenModel
 from wanbed.runner.experiment.quantities import AUTO, Dilation, PrintableName, whole_number
 from wanbed.runner.experiment.training_spec import TrainingSpec
 from wanbed.runner.experiment.variant_spec import VariantSpec
-from wanbed.testbed.network.links.figures_spec import FIGURES
+from wanbed.testbed.network.links.link_spec import FIGURES
 from wanbed.testbed.network.topology_spec import TopologySpec, WanSpec
 
 MAX_REPEATS = 1000

@@ -20,8 +20,8 @@ from wanbed.netem_profiles.traces.load_trace import load_offered_trace, load_tra
 from wanbed.runner.experiment.experiment_document import ExperimentDocument
 from wanbed.runner.experiment.experiment_spec import ExperimentSpec
 from wanbed.runner.experiment.field_path import Steps, located, parse_path, with_value
-from wanbed.testbed.network.links.link_conditions import LinkConditions
-from wanbed.testbed.network.links.over_time.condition_trace import ConditionTrace
+from wanbed.testbed.network.links.condition_trace import ConditionTrace
+from wanbed.testbed.network.links.wan_link import LinkConditions
 from wanbed.testbed.network.topology import Topology, resolve_topology, with_flow_hosts
 from wanbed.testbed.network.topology_spec import TopologySpec
 

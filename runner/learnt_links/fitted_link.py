@@ -23,8 +23,8 @@ from wanbed.runner.learnt_links.bottleneck import (
 )
 from wanbed.runner.learnt_links.cross_traffic import MOST_PIECES, CrossTraffic, chosen_piece_ns, fit_cross_traffic
 from wanbed.runner.learnt_links.packet_log import PacketLog
-from wanbed.testbed.network.links.figures_spec import MAX_DELAY_NS
-from wanbed.testbed.network.links.over_time.condition_trace import MAX_TRACE_NS
+from wanbed.testbed.network.links.condition_trace import MAX_TRACE_NS
+from wanbed.testbed.network.links.link_spec import MAX_DELAY_NS
 
 Floats = npt.NDArray[np.float64]
 

@@ -22,7 +22,7 @@ from wanbed.runner.resolve.written_variant import WrittenVariant
 from wanbed.runner.simulator.variant_simulation import simulate_variant
 from wanbed.runner.tcp.effects import effects_of
 from wanbed.runner.trainings.local_updates.spec import parse_swap_rate
-from wanbed.testbed.network.course_extremes import as_begun
+from wanbed.testbed.network.topology import as_begun
 from wanbed.workloads.synchronization.synchronization import ATOM, DILOCO
 
 

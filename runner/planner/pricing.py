@@ -15,8 +15,7 @@ from wanbed.runner.simulator.simulation import Simulation
 from wanbed.runner.simulator.training import Pulse
 from wanbed.runner.simulator.variant_simulation import simulate_variant
 from wanbed.runner.tcp.effects import TcpEffects
-from wanbed.testbed.network.course_extremes import as_begun
-from wanbed.testbed.network.topology import Topology
+from wanbed.testbed.network.topology import Topology, as_begun
 
 _FEWEST_ITERATIONS, _MOST_ITERATIONS = 2, 3
 

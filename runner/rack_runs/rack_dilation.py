@@ -26,10 +26,9 @@ from wanbed.testbed.measurement.capacity import (
     SETTLING_ROUND_S,
     capacity_settings,
 )
-from wanbed.testbed.measurement.measurement import Flow, measure_goodput
+from wanbed.testbed.measurement.iperf3 import Flow, measure_goodput
 from wanbed.testbed.network.goodput import tcp_goodput_bps
-from wanbed.testbed.network.links.link_conditions import LinkConditions
-from wanbed.testbed.network.links.wan_link import link_of
+from wanbed.testbed.network.links.wan_link import LinkConditions, link_of
 from wanbed.testbed.network.topology import Topology
 from wanbed.testbed.rack.machine_handle import MachineHandle
 from wanbed.testbed.rack.rack_testbed import RackTestbed

@@ -24,7 +24,7 @@ from wanbed.runner.resolve.experiment import SweepPoint
 from wanbed.runner.trainings.program.on_hosts import program_fault, wanted_programs
 from wanbed.runner.trainings.program.resolution import ProgramVariant, ResolvedProgram
 from wanbed.runner.trainings.program.spec import filled, placeholders_in
-from wanbed.testbed.hosts.search_path import search_path
+from wanbed.testbed.hosts.host_environment import search_path
 from wanbed.testbed.rack.sent_files import SentFiles
 
 MOST_BYTES = 128 * 2**20

@@ -30,11 +30,11 @@ STATUS = {
     "wanbed.testbed.kernel.killed.KilledError": NO_DATA,
     "wanbed.testbed.kernel.namespace.NamespaceEndedError": NO_DATA,
     "wanbed.testbed.substrate.substrate.SubstrateError": NO_DATA,
-    "wanbed.testbed.kernel.qdiscs.read_back_error.ReadBackError": NO_DATA,
+    "wanbed.testbed.kernel.qdiscs.ReadBackError": NO_DATA,
     "wanbed.testbed.claims.cleaning.CleaningError": NO_DATA,
     "wanbed.testbed.rack.machine_handle.MachineLostError": NO_DATA,
     "wanbed.testbed.virtual_time.guest.GuestError": NO_DATA,
-    "wanbed.testbed.virtual_time.processes.forked_process.ServerEndedError": NO_DATA,
+    "wanbed.testbed.virtual_time.light_hosts.ServerEndedError": NO_DATA,
 }
 """The expected errors by name, since importing all of their modules takes longer than many a command."""
 

@@ -19,7 +19,7 @@ from wanbed.runner.experiment.transport_spec import TransportSpec
 from wanbed.runner.experiment.variant_spec import VariantSpec
 from wanbed.runner.resolve.packet_draws import is_impaired
 from wanbed.runner.simulator.segments.validated_range import CONGESTION, beyond, configured_text, cubic_beyond
-from wanbed.testbed.network.links.link_conditions import LinkConditions
+from wanbed.testbed.network.links.wan_link import LinkConditions
 from wanbed.testbed.network.topology import Topology
 
 MODELLED_CONGESTION_CONTROLS = frozenset({"cubic", "reno"})

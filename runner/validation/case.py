@@ -11,7 +11,7 @@ from wanbed.ground.units import format_duration
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.simulator.simulation import KIND_CODES, Simulate, Simulation
 from wanbed.runner.tcp.effects import IDEAL, TcpEffects
-from wanbed.testbed.network.links.link_course import course_of
+from wanbed.testbed.network.links.wan_link import course_of
 from wanbed.testbed.network.topology import Topology
 
 Changes = Sequence[tuple[int, Mapping[str, Any]]]

@@ -28,7 +28,7 @@ from wanbed.runner.validation.random_batch import FAILURE, MODULE, Batch
 from wanbed.runner.validation.random_experiments import DrawnExperiment
 from wanbed.testbed.virtual_time.guest import GuestError
 from wanbed.testbed.virtual_time.guest_place import choose_place
-from wanbed.testbed.virtual_time.kernel.kernel_cache import VirtualKernel
+from wanbed.testbed.virtual_time.kernel_cache import VirtualKernel
 from wanbed.testbed.virtual_time.watchdog import Patience, Watch
 
 BATCH = 5

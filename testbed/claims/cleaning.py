@@ -1,4 +1,4 @@
-"""Remove what a testbed left behind, by killing its processes, which ``wanbed.testbed.claims.processes`` finds.
+"""Find and remove what testbeds left behind, by killing their processes.
 
 Namespaces, veth pairs and TAP devices are unnamed outside the testbed and held only by its processes. The kernel
 removes them with the last such process, so nothing is looked up by name.
@@ -15,9 +15,12 @@ from pathlib import Path
 from wanbed.ground.wanbed_error import WanbedError
 from wanbed.testbed.claims.processes import MARKER, SUPERVISED, marked_processes, namespace_count, processes_of
 from wanbed.testbed.claims.registry import STATE_ROOT, Claim, abandoned_drafts, claims
+from wanbed.testbed.rights import in_user_namespace
 
 _DEADLINE_S = 10.0
+
 _EMPTY_LOOKS = 2
+
 _LOOK_INTERVAL_S = 0.02
 
 
@@ -91,3 +94,25 @@ def clean(root: Path = STATE_ROOT) -> list[Cleaned]:
     with suppress(OSError):
         root.rmdir()
     return cleaned
+
+
+_LISTED = 3
+
+
+def leftovers_text() -> str | None:
+    """Return what killed runs left, with the remedy, in one line; None if nothing.
+
+    None inside a user namespace too, where the processes of another one cannot be seen: ask before entering it.
+    """
+    found = [] if in_user_namespace() else leftovers()
+    if not found:
+        return None
+    listed = [f"{each.identifier} of {each.source} ({_extent(each)})" for each in found[:_LISTED]]
+    listed += [f"and {len(found) - _LISTED} more"] if len(found) > _LISTED else []
+    return f"killed runs left {', '.join(listed)}: `wanbed clean` removes what they left"
+
+
+def _extent(left: Leftover) -> str:
+    if not left.processes:
+        return "its record"
+    return f"{left.processes} processes, {left.namespaces} network namespaces"

@@ -22,7 +22,7 @@ from tempfile import gettempdir
 from wanbed.ground.strict_model import InputError
 from wanbed.testbed.claims.processes import process_start_ticks
 from wanbed.testbed.network.addressing import MAX_SLOTS
-from wanbed.testbed.rights.namespace_owner import process_owner
+from wanbed.testbed.rights import process_owner
 
 
 def state_root(owner: int) -> Path:

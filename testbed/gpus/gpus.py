@@ -1,13 +1,21 @@
-"""List the NVIDIA GPUs of this machine, from NVML or from the driver's files."""
+"""List the NVIDIA GPUs of this machine, from NVML or from the driver's files, read several, and find MPS.
 
+A GPU that cannot be read any more leaves the others to be read. With CUDA's Multi-Process Service, MPS, kernels of
+several processes run on one GPU at the same time, which they otherwise do in turns.
+"""
+
+import os
 import re
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from wanbed.testbed.gpus.nvml import NvmlError, open_nvml
+from wanbed.testbed.gpus.nvml import Nvml, NvmlError, NvmlReading, open_nvml
 
 NVIDIA_DRIVER = Path("/proc/driver/nvidia")
+
 DEVICES = Path("/dev")
 
 
@@ -95,3 +103,124 @@ def _version(file: Path) -> str | None:
     text = file.read_text() if file.is_file() else ""
     match = re.search(r"^NVRM version:.*?\s(\d+(?:\.\d+)+)\s", text, re.MULTILINE)
     return match.group(1) if match else None
+
+
+PIPE_DIRECTORY = "CUDA_MPS_PIPE_DIRECTORY"
+
+THREAD_PERCENTAGE = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
+
+_DEFAULT_DIRECTORY = "/tmp/nvidia-mps"  # noqa: S108 - where CUDA itself looks
+
+_CONTROL_PROGRAM = "nvidia-cuda-mps-control"
+
+_COMM_CHARACTERS = 15
+
+
+@dataclass(frozen=True)
+class Mps:
+    """MPS as processes of this machine find it.
+
+    ``pipe_directory`` is where they connect. ``active_thread_percentage`` is the share of a GPU's multiprocessors that
+    each may use, as its variable says, None for no limit.
+    """
+
+    pipe_directory: str
+    active_thread_percentage: str | None
+
+
+def find_mps(environment: Mapping[str, str] = os.environ, processes: Path = Path("/proc")) -> Mps | None:
+    """Return MPS if its daemon runs and CUDA programs with this environment would use it, else None.
+
+    They do if the daemon's pipe is in the directory that they look in. A pipe alone may be left from a daemon that has
+    ended.
+    """
+    directory = environment.get(PIPE_DIRECTORY) or _DEFAULT_DIRECTORY
+    if not (Path(directory) / "control").exists() or not _runs(processes):
+        return None
+    return Mps(directory, environment.get(THREAD_PERCENTAGE))
+
+
+def _runs(processes: Path) -> bool:
+    for comm in processes.glob("[0-9]*/comm"):
+        try:
+            name = comm.read_text(encoding="utf-8", errors="replace").strip()
+        except OSError:
+            continue
+        if name == _CONTROL_PROGRAM[:_COMM_CHARACTERS]:
+            return True
+    return False
+
+
+GpuReadings = list[tuple[str, NvmlReading]]
+
+"""The UUID of each GPU and its NVML reading."""
+
+
+class ReadsGpus(Protocol):
+    """A reader of GPUs, of this machine or of several, until ``close``."""
+
+    @property
+    def faults(self) -> Sequence[str]:
+        """The reasons why some GPUs are not read any more."""
+
+    def read(self) -> GpuReadings:
+        """Read every GPU that has answered so far."""
+
+    def close(self) -> None:
+        """End reading."""
+
+
+class GpuReader:
+    """Read the GPUs with these UUIDs, until ``close``. ``faults`` are why some of them are not read any more."""
+
+    def __init__(self, uuids: Sequence[str]) -> None:
+        self._uuids = [*uuids]
+        self._ending = ExitStack()
+        self._nvml: Nvml | None = None
+        self.faults: list[str] = []
+        try:
+            self._nvml = self._ending.enter_context(open_nvml())
+        except NvmlError as fault:
+            self.faults.append(str(fault))
+
+    def read(self) -> GpuReadings:
+        """Read every GPU that has answered so far."""
+        found: GpuReadings = []
+        if self._nvml is None:
+            return found
+        for uuid in [*self._uuids]:
+            try:
+                found.append((uuid, self._nvml.reading(uuid)))
+            except NvmlError as fault:
+                self._uuids.remove(uuid)
+                self.faults.append(f"{uuid}: {fault}")
+        return found
+
+    def close(self) -> None:
+        """End the session with NVML."""
+        self._ending.close()
+
+
+@dataclass(frozen=True)
+class GpuMemory:
+    """The memory of a GPU: all of it, and what no process uses now."""
+
+    model: str
+    total_bytes: int
+    free_bytes: int
+
+
+def gpu_memories(uuids: Sequence[str]) -> dict[str, GpuMemory]:
+    """Return the memory of those of these GPUs that report it; of none without NVML."""
+    models = {gpu.uuid: gpu for gpu in machine_gpus()}
+    memories = {}
+    try:
+        with open_nvml() as nvml:
+            for uuid in uuids:
+                gpu, free_bytes = models[uuid], nvml.reading(uuid).memory_free_bytes
+                if gpu.memory_bytes is not None and free_bytes is not None:
+                    memories[uuid] = GpuMemory(gpu.model, gpu.memory_bytes, free_bytes)
+    except NvmlError:
+        # Without NVML nothing is known of any GPU's memory.
+        return {}
+    return memories

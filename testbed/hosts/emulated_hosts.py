@@ -22,13 +22,12 @@ from mininet.node import Node
 
 from wanbed.module_process import module_command
 from wanbed.testbed.claims.processes import MARKER
-from wanbed.testbed.hosts.host import SpawnOptions
-from wanbed.testbed.hosts.host_files import covered
-from wanbed.testbed.hosts.host_process import HostProcess, Program
+from wanbed.testbed.hosts.host import HostProcess, Program, SpawnOptions
+from wanbed.testbed.hosts.host_environment import covered
 from wanbed.testbed.hosts.joining import enter_host, entering
 from wanbed.testbed.kernel.killed import KilledError
 from wanbed.testbed.kernel.missing import MissingError
-from wanbed.testbed.network.host_interface import HOST_INTERFACE
+from wanbed.testbed.network.addressing import HOST_INTERFACE
 
 _PROMPT_S = 30.0
 """Limit on waiting for a shell to print anything."""

@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from wanbed.testbed.hosts.interface_failure import HostEnd, connect_again, cut_off
+from wanbed.testbed.hosts.host_attachment import HostEnd, connect_again, cut_off
 from wanbed.testbed.network.gateway_plan import GatewayPlan
 
 

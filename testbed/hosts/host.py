@@ -1,11 +1,87 @@
-"""Define the interfaces of a host: for running programs, and for connecting it to an emulated network."""
+"""Define the interfaces of a host and of a process on it, however either is made, and wait until a process ends."""
 
+import os
+import select
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import IO, Any, Protocol, TypedDict, Unpack
+from typing import IO, Any, Protocol, TypedDict, Unpack, runtime_checkable
 
-from wanbed.testbed.hosts.host_process import HostProcess
+
+class HostProcess(Protocol):
+    """A process on a host: the interface of ``subprocess.Popen``, and a descriptor that signals its end."""
+
+    @property
+    def pid(self) -> int:
+        """The process's PID."""
+
+    @property
+    def returncode(self) -> int | None:
+        """The exit status once it has been read, negative for a signal; None before."""
+
+    def fileno(self) -> int:
+        """Return a descriptor that is readable once the process has ended; call only before ``returncode`` is known."""
+
+    def poll(self) -> int | None:
+        """Return the exit status, None while it runs."""
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for the end and return the exit status. Raise subprocess.TimeoutExpired after ``timeout`` seconds."""
+
+    def kill(self) -> None:
+        """Send SIGKILL, if it still runs."""
+
+    def terminate(self) -> None:
+        """Send SIGTERM, if it still runs."""
+
+
+@runtime_checkable
+class TimedProcess(Protocol):
+    """A process on another machine, whose end was timed there."""
+
+    @property
+    def ended_ns(self) -> int | None:
+        """The moment of its end, by CLOCK_MONOTONIC of this machine as far as that is known; None if nobody knows."""
+
+
+class Program(subprocess.Popen[bytes]):
+    """A program that this process has started."""
+
+    _pidfd: int | None = None
+
+    def fileno(self) -> int:
+        """Return a descriptor that is readable once the program has ended; call only before ``returncode`` is known."""
+        if self._pidfd is None:
+            self._pidfd = os.pidfd_open(self.pid)
+        return self._pidfd
+
+    def __del__(self) -> None:
+        if self._pidfd is not None:
+            os.close(self._pidfd)
+        super().__del__()
+
+
+class Readable(Protocol):
+    """An object with a file descriptor that becomes readable."""
+
+    def fileno(self) -> int:
+        """Return its descriptor."""
+
+
+def wait_for_any(processes: Iterable[HostProcess], timeout_s: float, *, or_readable: Readable | None = None) -> None:
+    """Sleep until a running process ends or ``or_readable`` is readable, at most for ``timeout_s``.
+
+    Return at once if no process runs.
+    """
+    ends = select.poll()
+    running = [process for process in processes if process.returncode is None]
+    for process in running:
+        ends.register(process, select.POLLIN)
+    if or_readable is not None:
+        ends.register(or_readable, select.POLLIN)
+    if running:
+        ends.poll(timeout_s * 1000)
+
 
 Stream = int | IO[Any] | None
 """A standard stream of a program, as ``subprocess.Popen`` accepts it."""
@@ -55,7 +131,7 @@ class NetworkHost(RunningHost, Protocol):
     def configure(self, etc: Path, address: str, environment: Mapping[str, str]) -> None:
         """Mount the files of the folder ``etc`` on those of the same names in /etc, for this host only.
 
-        ``wanbed.testbed.hosts.host_files.covered`` says which to mount where.
+        ``wanbed.testbed.hosts.host_environment.covered`` says which to mount where.
 
         If the host has a shell, configure the ``address`` of ``eth0`` and the ``environment`` of programs there too.
         """

@@ -4,12 +4,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from wanbed.testbed.gpus.gpu_assignment import GpuAssignment
-from wanbed.testbed.gpus.gpu_reader import GpuReader
+from wanbed.testbed.gpus.gpus import GpuReader
 from wanbed.testbed.hosts.files_elsewhere import NoFilesElsewhere
-from wanbed.testbed.hosts.host_home import HostHome, home_here
+from wanbed.testbed.hosts.host_environment import HostHome, home_here
 from wanbed.testbed.hosts.manifest_facts import ManifestFacts
 from wanbed.testbed.hosts.start_gate import StartGate
-from wanbed.testbed.kernel.machine_load import CpuTimes, read_cpu_times
+from wanbed.testbed.kernel.processors import CpuTimes, read_cpu_times
 from wanbed.testbed.kernel.rdma_devices import rdma_sent_bytes
 
 

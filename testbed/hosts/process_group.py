@@ -5,7 +5,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from wanbed.testbed.hosts.host_process import HostProcess, Readable, TimedProcess, wait_for_any
+from wanbed.testbed.hosts.host import HostProcess, Readable, TimedProcess, wait_for_any
 
 Start = Callable[[int], HostProcess]
 """A function that starts a process whose standard output and error go to the given descriptor."""

@@ -7,14 +7,13 @@ from typing import Any, Protocol
 from wanbed.testbed.hosts.host import NetworkHost
 from wanbed.testbed.hosts.host_attachment import TCP_SYSCTLS
 from wanbed.testbed.hosts.ping import PingResult, Spawn, ping
-from wanbed.testbed.kernel.congestion_control import allow_congestion_control
 from wanbed.testbed.kernel.namespace import inside, read_sysctls, write_sysctls
 from wanbed.testbed.kernel.offloads import read_offloads
-from wanbed.testbed.kernel.tcp_state import TcpStateReader, TcpStates
+from wanbed.testbed.kernel.tcp import TcpStateReader, TcpStates, allow_congestion_control
 from wanbed.testbed.network.address_book import AddressBook
-from wanbed.testbed.network.host_interface import HOST_INTERFACE
+from wanbed.testbed.network.addressing import HOST_INTERFACE
 from wanbed.testbed.network.tcp_settings import TcpSettings
-from wanbed.testbed.rights.large_buffers import large_buffers_allowed
+from wanbed.testbed.rights import large_buffers_allowed
 
 
 class TcpStacks(Protocol):

@@ -17,41 +17,76 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from wanbed.ground.tcp_caller import accept_own
-from wanbed.testbed.measurement.namespace_buffers import namespace_buffers
-from wanbed.testbed.network.links.link_conditions import LinkConditions
-from wanbed.testbed.rights.large_buffers import large_buffers_allowed
+from wanbed.testbed.kernel.namespace import read_sysctls, write_sysctls
+from wanbed.testbed.network.links.wan_link import LinkConditions
+from wanbed.testbed.rights import large_buffers_allowed
 
 if TYPE_CHECKING:
     from wanbed.testbed.running_testbed import RunningTestbed
 
+_BUFFERS = ("net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem")
+
+
+@contextmanager
+def namespace_buffers(namespaces: Iterable[str], *, receive_bytes: int, send_bytes: int) -> Iterator[None]:
+    """Give sockets that are made in these namespaces during the block buffers of that size, and restore the sysctls."""
+    sizes = {name: f"4096 {size} {size}" for name, size in zip(_BUFFERS, (receive_bytes, send_bytes), strict=True)}
+    with ExitStack() as restoring:
+        for namespace in set(namespaces):
+            before = {name: value for name, value in read_sysctls(namespace, _BUFFERS).items() if value is not None}
+            restoring.callback(write_sysctls, namespace, before)
+            write_sysctls(namespace, sizes)
+        yield
+
+
 UDP_PAYLOAD_BYTES = 1448
+
 SEGMENT_BYTES = 1448
 """Payload of a full TCP segment with timestamps."""
 
 _SO_SNDBUFFORCE, _SO_RCVBUFFORCE = 32, 33
+
 BUFFER_MAX_BYTES = 2**30
 """The kernel stores twice the size of a send buffer in 31 bits. TCP windows are limited to this size too."""
+
 _CHUNK_BYTES = 256 * 1024
+
 _PATIENCE_S, _PATIENCE_TIMES, _SLOW_START_ROUNDS = 5.0, 3, 20
 """Limits on waiting for a path far slower than configured; the bytes that arrived until then suffice."""
+
 _TURN_BYTES, _TURNS_TO_FILL = 2**18, 8
+
 _CONNECTING_S, _CONNECTING_ROUNDS = 60.0, 4
+
 _TURN_MIN_S = 1e-4
+
 _DRAINING_ROUNDS, _DRAINING_S = 8, 1.0
+
 _TAKEN_BYTES = 4 * 2**20
+
 _TICK_S = 0.001
+
 _QUIET_NS = 2_000_000_000
+
 _DATAGRAMS_BUFFER_BYTES = 512 * 2**20
 """Socket buffers so large that only the link bounds what waits between two readings or, at the sender, in its queue."""
+
 _DATAGRAMS_S = 0.2
+
 _SPREADS = 100
 """Duration of a measurement over the spread of delays: the delays of the first and last packet hardly matter."""
+
 _BUFFER_MIN_BYTES, _BUFFER_SLOW_BYTES = 256 * 1024, 16 * 1024
+
 _QUEUED_S = 8
 """On a slow link buffers hold no more than this, so that its queue does not outlast TCP's longest timeout, 120 s."""
+
 _BUFFER_UNLIMITED_BYTES = 16 * 2**20
+
 _WARMING_MIN_BYTES = 256 * 1024
+
 _MEASURED_MIN_BYTES, _MEASURED_MAX_BYTES = 8 * 2**20, 64 * 2**20
+
 _RESET = struct.pack("ii", 1, 0)
 
 

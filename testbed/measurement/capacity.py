@@ -8,7 +8,7 @@ from wanbed.ground.units import format_rate
 from wanbed.testbed.hosts.ping import MeasurementError
 from wanbed.testbed.measurement.bounded_transfer import Ends, StalledError
 from wanbed.testbed.measurement.bounded_transfer import tcp_goodput_bps as bounded_goodput_bps
-from wanbed.testbed.measurement.measurement import Flow, measure_goodput
+from wanbed.testbed.measurement.iperf3 import Flow, measure_goodput
 from wanbed.testbed.network.goodput import tcp_goodput_bps
 from wanbed.testbed.network.tcp_settings import TcpSettings
 from wanbed.testbed.network.topology import resolve_topology

@@ -1,17 +1,21 @@
-"""Choose which conditions of a link that changes are measured: each distinct one, or some of many, spread evenly."""
+"""Choose which conditions of a link that changes are measured: each distinct one, or some of many, spread evenly.
+
+Links that are too slow to be measured on the real clock are refused before anything is started.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from heapq import merge
 from itertools import takewhile
 
-from wanbed.ground.units import format_duration
-from wanbed.testbed.network.links.link_course import LinkCourse
-from wanbed.testbed.network.links.wan_link import WanLink
+from wanbed.ground.strict_model import InputError
+from wanbed.ground.units import format_duration, format_rate
+from wanbed.testbed.network.links.wan_link import LinkCourse, WanLink
 from wanbed.testbed.network.topology import Topology
 
 MEASURED_MAX = 6
 """The most conditions of one link that are measured: each takes seconds on the real clock."""
+
 _NAMED = 5
 
 
@@ -71,3 +75,22 @@ def _first_times_ns(link: WanLink) -> list[int]:
 
 def _end_ns(course: LinkCourse) -> int:
     return course.changes[-1].at_ns if course.period_ns is None else course.period_ns
+
+
+LEAST_RATE_BPS = 10**6
+"""Below it echoes wait for each other, and what fills the link outlasts the seconds for which goodput is measured."""
+
+
+def check_measurable(topology: Topology, dilation: float = 1.0) -> None:
+    """Raise InputError if calibration would measure a WAN link that is slower than that once dilated."""
+    for link in topology.wan:
+        for at_ns in choose_conditions(link).measured_ns:
+            for (source, destination), conditions in link.at(at_ns).directions:
+                rate_bps = conditions.pair_rate_bps
+                if conditions.up and rate_bps is not None and rate_bps < LEAST_RATE_BPS * dilation:
+                    divided = "" if dilation == 1 else f", which dilation divides by {dilation:g}"
+                    raise InputError(
+                        f"topology: the link from {source} to {destination} has {format_rate(rate_bps)}{divided}: "
+                        f"on the real clock links are measured from {format_rate(LEAST_RATE_BPS)} on: give more, or "
+                        "clock: virtual"
+                    )

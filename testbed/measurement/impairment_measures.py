@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from wanbed.ground.impairments import Impairments
 from wanbed.testbed.hosts.ping import PingResult
-from wanbed.testbed.measurement.measurement import UDP_PAYLOAD_BYTES
+from wanbed.testbed.measurement.iperf3 import UDP_PAYLOAD_BYTES
 from wanbed.testbed.measurement.transfer_calibration import ComparedFigure
 from wanbed.testbed.network.shared_rate import ETHERNET_HEADER_BYTES
 

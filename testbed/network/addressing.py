@@ -10,6 +10,7 @@ LOOPBACK_SUBNETS = 125
 """The parts of the loopback for testbeds without namespaces: number n has 127.2n.0.0/16 and the subnet after it."""
 
 HOST_SIDE, GATEWAY_SIDE = 1, 2
+
 FIRST_HOST_OCTET = 2
 
 
@@ -68,3 +69,6 @@ def loopback_subnets(subnet_number: int) -> tuple[str, str]:
 def loopback_lock_address(subnet_number: int) -> str:
     """Return the address of a part of the loopback that no host has, and where its owner listens."""
     return f"127.{2 * subnet_number}.255.254"
+
+
+HOST_INTERFACE = "eth0"

@@ -28,7 +28,7 @@ from wanbed.testbed.network.gateway_plan import (
     SharedRate,
     WanPort,
 )
-from wanbed.testbed.network.links.link_conditions import LinkConditions
+from wanbed.testbed.network.links.wan_link import LinkConditions
 from wanbed.testbed.network.pair_rates import pair_rates
 from wanbed.testbed.network.shared_rate import (
     ETHERNET_HEADER_BYTES,

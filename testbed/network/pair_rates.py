@@ -12,9 +12,9 @@ at both rates; at the highest rate none is.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from wanbed.testbed.network.course_extremes import highest
 from wanbed.testbed.network.gateway_plan import SharedRate
 from wanbed.testbed.network.shared_rate import FRAMES_MIN, Timers, bytes_per_s
+from wanbed.testbed.network.topology import highest
 
 _LEAST_BURST_US = 1
 

@@ -15,9 +15,15 @@ from pydantic import (
 from wanbed.ground.shown_text import shown
 from wanbed.ground.strict_model import StrictModel, is_none
 from wanbed.ground.units import RateBps
-from wanbed.testbed.network.links.figures_spec import DelayNs, FiguresSpec, without_defaults
-from wanbed.testbed.network.links.over_time.course_spec import EventSpec, Loop, WrittenTrace
-from wanbed.testbed.network.links.over_time.generate_spec import GenerateSpec
+from wanbed.testbed.network.links.link_spec import (
+    DelayNs,
+    EventSpec,
+    FiguresSpec,
+    GenerateSpec,
+    Loop,
+    WrittenTrace,
+    without_defaults,
+)
 
 MAX_HOSTS_PER_DATACENTER = 65_536
 MAX_DATACENTERS = 250

@@ -11,13 +11,12 @@ from typing import Any, Unpack
 from wanbed.testbed.claims.registry import STATE_ROOT, Claim, claim
 from wanbed.testbed.claims.supervisor import Supervisor
 from wanbed.testbed.gpus.gpu_assignment import GpuAssignment
-from wanbed.testbed.hosts.host import SpawnOptions
-from wanbed.testbed.hosts.host_home import HostHome
-from wanbed.testbed.hosts.host_process import HostProcess
+from wanbed.testbed.hosts.host import HostProcess, SpawnOptions
+from wanbed.testbed.hosts.host_environment import HostHome
 from wanbed.testbed.hosts.manifest_facts import ManifestFacts
 from wanbed.testbed.kernel.link_counters import PortCounters
-from wanbed.testbed.kernel.machine_load import CpuTimes
-from wanbed.testbed.kernel.tcp_state import TcpStates
+from wanbed.testbed.kernel.processors import CpuTimes
+from wanbed.testbed.kernel.tcp import TcpStates
 from wanbed.testbed.network.address_book import AddressBook
 from wanbed.testbed.network.gateway_layout import plan_gateways
 from wanbed.testbed.network.tcp_settings import TcpSettings

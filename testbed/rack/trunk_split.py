@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from wanbed.testbed.network.gateway_plan import PortState, SharedRate, WanPort
-from wanbed.testbed.network.links.link_conditions import LinkConditions
+from wanbed.testbed.network.links.wan_link import LinkConditions
 from wanbed.testbed.network.pair_rates import pair_rates
 from wanbed.testbed.network.shared_rate import Timers, can_bind
 from wanbed.testbed.network.topology import Topology

@@ -1,22 +1,197 @@
-"""Relay the connections between the hosts of one testbed, in one thread."""
+"""Relay the connections between the hosts of one testbed, in one thread.
+
+A relayed connection has a socket to its caller, a socket to the host that is called, and a flow each way.
+
+Whoever listens on a host is found by looking at the kernel's list of sockets. So no program has to know the relay, and
+a port that nobody listens on refuses connections. Other users' sockets are no programs of a host, and their programs no
+callers.
+"""
 
 import select
 import socket
+import struct
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Protocol
 
+from wanbed.ground.tcp_caller import foreign_caller
 from wanbed.ground.tcp_listener import listener_at
-from wanbed.testbed.kernel.listening_sockets import Address
+from wanbed.testbed.kernel.tcp import Address, ListeningSockets
 from wanbed.testbed.network.flow_model.window import TcpWindow, opened
 from wanbed.testbed.network.tcp_settings import TcpSettings
-from wanbed.testbed.relay.listeners import Listeners
-from wanbed.testbed.relay.model.lanes import RelayLane
-from wanbed.testbed.relay.model.relay_network import lanes
-from wanbed.testbed.relay.model.timeline import Timeline
+from wanbed.testbed.relay.flow import RelayFlow
+from wanbed.testbed.relay.lanes import RelayLane, Timeline, lanes
 from wanbed.testbed.relay.relay_config import RelayConfig
-from wanbed.testbed.relay.relayed_connection import EVENTS, Handle, RelayedConnection
+
+_RESET_ON_CLOSE = struct.pack("ii", 1, 0)
+
+_READABLE = select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR
+
+EVENTS = select.EPOLLIN | select.EPOLLOUT | select.EPOLLRDHUP | select.EPOLLET
+"""A socket reports each change once, and is read until it is empty."""
+
+Handle = Callable[[int, int], None]
+"""Called with the events of a socket and the time (ns)."""
+
+
+class Loop(Protocol):
+    """The loop that waits for the events of sockets."""
+
+    timeline: Timeline
+
+    def watch(self, watched: socket.socket, handle: Handle) -> None:
+        """Call ``handle`` for every event of a socket, once for each change."""
+
+    def forget(self, watched: socket.socket) -> None:
+        """Watch a socket no more, before it is closed."""
+
+
+class RelayedConnection:
+    """A connection over ``there``, with acknowledgements and the other direction over ``back``.
+
+    ``windows`` are those of both directions. ``called`` is being connected. Both sockets are closed by this object.
+    """
+
+    def __init__(
+        self,
+        loop: Loop,
+        caller: socket.socket,
+        called: socket.socket,
+        lanes: tuple[RelayLane, RelayLane],
+        windows: tuple[TcpWindow, TcpWindow],
+        *,
+        trim_ns: Callable[[], int],
+    ) -> None:
+        there, back = lanes
+        self._loop = loop
+        self._sockets = [caller, called]
+        self._finished = 0
+        forth, returning = windows
+        self._there = self._flow(caller, called, (there, back), forth, trim_ns)
+        self._back = self._flow(called, caller, (back, there), returning, trim_ns)
+        loop.watch(caller, self._handler(self._there, self._back))
+        loop.watch(called, self._handler(self._back, self._there))
+
+    def _flow(
+        self,
+        source: socket.socket,
+        destination: socket.socket,
+        lanes: tuple[RelayLane, RelayLane],
+        window: TcpWindow,
+        trim_ns: Callable[[], int],
+    ) -> RelayFlow:
+        def write(data: memoryview) -> int:
+            try:
+                return destination.send(data)
+            except BlockingIOError:
+                return 0
+            except OSError:
+                # Whoever has gone takes no more bytes. Its peer learns it from the other direction.
+                return len(data)
+
+        def finish(reset: bool) -> None:
+            if reset:
+                self._close(reset=True)
+                return
+            with suppress(OSError):
+                destination.shutdown(socket.SHUT_WR)
+            self._finished += 1
+            if self._finished == 2:
+                self._close()
+
+        return RelayFlow(
+            *lanes, window, self._loop.timeline, read=source.recv, write=write, finish=finish, trim_ns=trim_ns
+        )
+
+    @staticmethod
+    def _handler(incoming: RelayFlow, outgoing: RelayFlow) -> Handle:
+        def handle(events: int, now_ns: int) -> None:
+            if events & select.EPOLLOUT:
+                outgoing.writable(now_ns)
+            if events & _READABLE:
+                incoming.readable(now_ns)
+
+        return handle
+
+    def _close(self, *, reset: bool = False) -> None:
+        for each in self._sockets:
+            self._loop.forget(each)
+            if reset:
+                with suppress(OSError):
+                    each.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
+            each.close()
+        self._sockets = []
+
+
+_BACKLOG = 512
+
+Accepted = Callable[[socket.socket, str, Address], None]
+"""Called with a connection, its caller's address, and where the program listens that is called."""
+
+
+class Listeners:
+    """``reached_at`` has, by a host's own address, the address at which others reach it.
+
+    The receive buffers of accepted connections have ``buffer_bytes``.
+    """
+
+    def __init__(self, reached_at: Mapping[str, str], accepted: Accepted, buffer_bytes: int) -> None:
+        self._reached_at = reached_at
+        self._accepted = accepted
+        self._buffer_bytes = buffer_bytes
+        self._sockets = ListeningSockets()
+        self._listeners: dict[Address, socket.socket] = {}
+        self._strangers: set[str] = set()
+
+    def look(self) -> tuple[list[socket.socket], list[socket.socket]]:
+        """Open and close listeners as programs have since the last look. Return the new ones and those to close."""
+        found = [each for each in self._sockets.read() if each.own and each.address in self._reached_at]
+        listening = {(each.address, each.port) for each in found}
+        opened = [made for each in listening - self._listeners.keys() if (made := self._listen(each)) is not None]
+        closed = [self._listeners.pop(each) for each in self._listeners.keys() - listening]
+        return opened, closed
+
+    def accept(self, listener: socket.socket) -> None:
+        """Accept every connection that waits."""
+        called = next(address for address, each in self._listeners.items() if each is listener)
+        # Any other error, such as the lack of descriptors, ends the relay, whose last line the command then shows.
+        with suppress(BlockingIOError, ConnectionError):
+            while True:
+                made, (caller, _) = listener.accept()
+                if (user := foreign_caller(made)) is not None:
+                    made.close()
+                    self._dropped(user, called)
+                    continue
+                made.setblocking(False)
+                self._accepted(made, caller, called)
+
+    def _dropped(self, user: str, called: Address) -> None:
+        """Log the first connection of another user that was dropped: more of them would fill the disk."""
+        if user not in self._strangers:
+            self._strangers.add(user)
+            where = f"{called[0]}:{called[1]}"
+            print(f"dropped a connection of {user} to {where}, and all others of theirs", file=sys.stderr)
+
+    def _listen(self, program: Address) -> socket.socket | None:
+        made = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        # What waits here to be let out has left the sender's socket already, so it is little.
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._buffer_bytes)
+        made.setblocking(False)
+        try:
+            made.bind((self._reached_at[program[0]], program[1]))
+            made.listen(_BACKLOG)
+        except OSError:
+            made.close()
+            return None
+        self._listeners[program] = made
+        return made
+
 
 _LOOK_NS = 25_000_000
+
 _BUFFER_BYTES = 64 * 1024
 
 

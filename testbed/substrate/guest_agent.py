@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from wanbed.testbed.kernel.changes.course_run import KernelCourses
+from wanbed.testbed.kernel.course_run import KernelCourses
 from wanbed.testbed.kernel.gateway_programming import GatewayProgrammer, host_interface
 from wanbed.testbed.kernel.namespace import anonymous_namespace, open_netlink
 from wanbed.testbed.network.gateway_plan import GatewayPlan

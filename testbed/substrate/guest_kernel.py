@@ -4,55 +4,186 @@ Hosts stay on the machine's kernel. The guest opens one TAP device for each host
 devices are refused. Once the guest's gateways are up, the device (the pair's other end) becomes the host's network
 interface. The guest has its own PID and network namespace: killing its first process ends the whole guest, and with it
 the devices, which only the guest holds.
+
+A TAP device queues a thousand packets; a raw socket drops what its buffer cannot hold while the guest is not running.
+The default buffer of 208 KiB holds three super-packets, so it is enlarged.
+
+Links change on time although an order for every change would wait behind other requests, and in the host's scheduler:
+the guest has the courses of its ports, and follows its own clock. That is the machine's monotonic clock since the
+guest's start: a User-Mode Linux kernel reads the time from its host, so the two run at the same rate, and differ by a
+constant. Exchanges measure it, before and after the courses run; half the shortest round trip bounds its error.
 """
 
+import ctypes
 import json
 import os
 import shlex
 import shutil
-from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+import socket
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from wanbed.module_process import module_command
 from wanbed.testbed.claims.processes import MARKER
+from wanbed.testbed.kernel.course_run import AppliedChange, CourseRecord
 from wanbed.testbed.kernel.gateway_programming import link_index
 from wanbed.testbed.kernel.link_counters import Counters, PortCounters
-from wanbed.testbed.kernel.machine_load import process_tree, process_tree_cpu_s
 from wanbed.testbed.kernel.namespace import open_netlink, opened
-from wanbed.testbed.kernel.user_mode_linux.fitted_kernel import fitted_kernel
-from wanbed.testbed.kernel.user_mode_linux.guest_memory import GuestMemoryError, memory_for_guest
+from wanbed.testbed.kernel.processors import process_tree, process_tree_cpu_s
+from wanbed.testbed.kernel.user_mode_linux import GuestMemoryError, fitted_kernel, memory_for_guest
+from wanbed.testbed.network.addressing import HOST_INTERFACE
 from wanbed.testbed.network.gateway_plan import GatewayPlan
-from wanbed.testbed.network.host_interface import HOST_INTERFACE
 from wanbed.testbed.substrate.asked_process import AskedProcess
 from wanbed.testbed.substrate.guest_agent import PLAN_FILE
-from wanbed.testbed.substrate.guest_buffers import enlarge_buffers
-from wanbed.testbed.substrate.guest_courses import GuestCourses
 from wanbed.testbed.substrate.guest_device import GuestDevice, guest_device, guest_end, host_end
 from wanbed.testbed.substrate.substrate import GuestFacts, SubstrateError, SubstrateFacts
 
+WANTED_BYTES = 2**23
+"""Enough for 60 ms at 1 Gbit/s."""
+
+_PIDFD_GETFD = 438
+
+_SO_RCVBUFFORCE = 33
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def enlarge_buffers(pids: Iterable[int]) -> int | None:
+    """Enlarge the buffers of all packet sockets of these processes, and return the size of the smallest.
+
+    Without root a size is limited by ``net.core.rmem_max``. None if there is no such socket, or none may be touched.
+    """
+    sizes = []
+    for pid in pids:
+        for descriptor in _packet_sockets(pid):
+            with socket.socket(fileno=descriptor) as raw:
+                sizes.append(_enlarged(raw))
+    return min(sizes, default=None)
+
+
+def _enlarged(raw: socket.socket) -> int:
+    try:
+        # The kernel doubles the requested size.
+        raw.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, WANTED_BYTES // 2)
+    except PermissionError:
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, WANTED_BYTES // 2)
+    return raw.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
+
+
+def _packet_sockets(pid: int) -> list[int]:
+    """Return duplicates of a process's packet sockets."""
+    duplicates = []
+    with suppress(OSError):
+        process = os.pidfd_open(pid)
+        try:
+            for entry in os.scandir(f"/proc/{pid}/fd"):
+                if not os.readlink(entry.path).startswith("socket:"):
+                    continue
+                duplicate = _libc.syscall(_PIDFD_GETFD, process, int(entry.name), 0)
+                if duplicate < 0:
+                    continue
+                with socket.socket(fileno=os.dup(duplicate)) as probe:
+                    is_packet = probe.family == socket.AF_PACKET
+                if is_packet:
+                    duplicates.append(duplicate)
+                else:
+                    os.close(duplicate)
+        finally:
+            os.close(process)
+    return duplicates
+
+
+_EXCHANGES = 20
+
+_MARGIN_NS = 50_000_000
+"""The time before their begin at which the guest is told; it is doubled for a guest that takes longer to answer."""
+
+
+class _Offset(NamedTuple):
+    """The lead of the guest's clock over this process's, and a bound of the error."""
+
+    ahead_ns: int
+    error_ns: int
+
+
+class GuestCourses:
+    """The courses of a guest's ports. ``ask`` sends the guest a request and returns its answer."""
+
+    def __init__(self, ask: Callable[[str], dict[str, Any]]) -> None:
+        self._ask = ask
+        self._begin_ns = 0
+        self._offset = _Offset(0, 0)
+
+    def hold(self, time_ns: int) -> None:
+        """Put every port in its state at a time since training began, and read it back."""
+        self._ask(f"hold {time_ns}")
+
+    def begin(self) -> int:
+        """Let every course begin, and return when: a moment ago, on this process's monotonic clock."""
+        self._offset = self._measured_offset()
+        margin_ns = _MARGIN_NS
+        while True:
+            self._begin_ns = time.monotonic_ns() + margin_ns
+            self._ask(f"begin {self._begin_ns + self._offset.ahead_ns}")
+            if (left_ns := self._begin_ns - time.monotonic_ns()) > 0:
+                time.sleep(left_ns / 1e9)
+                return self._begin_ns
+            margin_ns *= 2
+
+    def end(self) -> CourseRecord:
+        """End the courses, put every port in its first state, read it back, and return what was changed."""
+        answer = self._ask("end")
+        changes = tuple(AppliedChange(*each) for each in answer["changes"])
+        after = self._measured_offset()
+        apart_ns = abs(after.ahead_ns - self._offset.ahead_ns)
+        error_ns = max(self._offset.error_ns, after.error_ns) + apart_ns
+        return CourseRecord(self._begin_ns, changes, answer["real_time_priority"], error_ns)
+
+    def _measured_offset(self) -> _Offset:
+        found = []
+        for _ in range(_EXCHANGES):
+            asked_ns = time.monotonic_ns()
+            guest_ns = self._ask("clock")["now_ns"]
+            answered_ns = time.monotonic_ns()
+            found.append(_Offset(guest_ns - (asked_ns + answered_ns) // 2, (answered_ns - asked_ns) // 2))
+        return min(found, key=lambda offset: offset.error_ns)
+
+
 GUEST_PROGRAM = "linux.uml"
+
 _NAME = "the gateway guest"
+
 MODULES_ROOT = Path("/usr/lib/uml/modules")
+
 MODULES = ("drivers/net/veth.ko", "net/sched/sch_netem.ko", "net/sched/sch_htb.ko", "net/sched/cls_bpf.ko")
 
 MAX_GUEST_HOSTS = 64
 """The guest's kernel command line lists every device and is limited to 4096 characters."""
 
 _MIB = 2**20
+
 _WANTED_MEMORY_BYTES, _LEAST_MEMORY_BYTES = 768 * _MIB, 192 * _MIB
 """Half of the least is touched by 64 hosts' gateways; packets that wait on long and fast links take more."""
+
 _VECTOR_DEPTH = 256
+
 _NICE = -20
 """Priority of the guest, so that computation on hosts does not slow down the network; ``nice`` goes on if refused."""
+
 MOUNT = "mount"
 """The guest's own copy of the program, in the testbed's folder."""
+
 _PYTHON_PATHS = ("PYTHONPATH", "LD_LIBRARY_PATH")
 """Variables without which Python may not find what this process has found."""
+
 _BOOT_DEADLINE_S = 60.0
+
 _NUDGE_S = 0.5
 """Interval of empty request lines. A busy guest may miss that its console is ready until more input arrives."""
+
 _ANSWER_DEADLINE_S = 20.0
 
 

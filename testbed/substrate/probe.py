@@ -1,21 +1,29 @@
-"""Probe which substrates work for this process."""
+"""Probe which substrates work for this process, or inside a user namespace if hosts can be made only there.
+
+As a program: print the offers of the substrates with netem as JSON.
+"""
 
 import errno
+import json
 import os
 import shutil
 import socket
+import subprocess
+from dataclasses import asdict
 from pathlib import Path
 
 from pyroute2.netlink.exceptions import NetlinkError
 
 from wanbed.ground.strict_model import InputError
+from wanbed.module_process import module_command
 from wanbed.testbed.kernel.inside import in_virtual_time
+from wanbed.testbed.kernel.killed import check_not_killed
 from wanbed.testbed.kernel.missing import MissingError
 from wanbed.testbed.kernel.namespace import anonymous_namespace, open_netlink
-from wanbed.testbed.kernel.qdiscs.netem import netem_options
-from wanbed.testbed.kernel.user_mode_linux.guest_memory import GuestMemoryError
+from wanbed.testbed.kernel.qdiscs import netem_options
+from wanbed.testbed.kernel.user_mode_linux import GuestMemoryError
 from wanbed.testbed.network.gateway_plan import NetemPlan
-from wanbed.testbed.rights.hosts_allowed import hosts_allowed
+from wanbed.testbed.rights import ENTER, HostsAllowed, hosts_allowed
 from wanbed.testbed.substrate.guest_device import guest_device
 from wanbed.testbed.substrate.guest_kernel import GUEST_PROGRAM, MODULES, MODULES_ROOT, gateway_guest_memory
 from wanbed.testbed.substrate.offer import GUEST, KERNEL, RELAY, SUBSTRATES, Offer
@@ -127,3 +135,31 @@ def choose_substrate(requested: str = "auto") -> Offer:
     reason = guest.reason if guest.reason == kernel.reason else f"{kernel.reason}; {guest.reason}"
     without = f"; or `wanbed run --substrate {RELAY}`, where TCP is modelled" if probe_relay().available else ""
     raise MissingError(f"no netem anywhere: {reason} ({remedy}{without})")
+
+
+_PROBES = (probe_kernel, probe_guest)
+
+_LIMIT_S = 60.0
+
+
+def machine_offers(allowed: HostsAllowed) -> tuple[Offer, ...]:
+    """Return the offers of the substrates that ``wanbed run`` would have to choose from, best first."""
+    if not allowed.by_entering:
+        return _offers()
+    command = [*ENTER, *module_command("wanbed.testbed.substrate.probe")]
+    try:
+        asked = subprocess.run(command, capture_output=True, text=True, check=True, timeout=_LIMIT_S)
+    except subprocess.CalledProcessError as failed:
+        check_not_killed(failed)
+        return _offers()
+    except (OSError, subprocess.SubprocessError):
+        return _offers()
+    return tuple(Offer(**each) for each in json.loads(asked.stdout))
+
+
+def _offers() -> tuple[Offer, ...]:
+    return tuple(probe() for probe in _PROBES)
+
+
+if __name__ == "__main__":
+    print(json.dumps([asdict(offer) for offer in _offers()]))

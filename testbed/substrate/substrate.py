@@ -1,11 +1,27 @@
-"""Define a substrate: it runs the gateways of one testbed, connected to existing host namespaces."""
+"""Define a substrate: it runs the gateways of one testbed between existing host namespaces, and changes their links."""
 
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from wanbed.ground.wanbed_error import WanbedError
+from wanbed.testbed.kernel.course_run import CourseRecord
 from wanbed.testbed.kernel.link_counters import PortCounters
-from wanbed.testbed.substrate.changing_links import ChangingLinks
+
+
+class ChangingLinks(Protocol):
+    """The WAN links of a testbed that change. Outside ``begin`` to ``end`` each has its first conditions.
+
+    Every method raises SubstrateError or ReadBackError on failure.
+    """
+
+    def hold(self, time_ns: int) -> None:
+        """Put every link in the conditions that it has at a time since training began, and read them back."""
+
+    def begin(self) -> int:
+        """Let every course begin, and return when: about now, on this process's monotonic clock."""
+
+    def end(self) -> CourseRecord:
+        """End the courses, put every link in its first conditions, read them back, and return what was changed."""
 
 
 class SubstrateError(WanbedError):

@@ -2,10 +2,16 @@
 
 The guest is an ordinary process with its own PID and mount namespaces. It is a child of this process and dies with it.
 So nothing of the guest is left however this process ends: neither a process nor a file.
+
+Its kernel answers at a management console, a socket, regardless of the processes inside. Protocol version 2 (Linux:
+arch/um/drivers/mconsole.h): datagrams of a header and text. An answer takes several datagrams; all but the last have a
+flag for more.
 """
 
 import os
 import re
+import socket
+import struct
 import subprocess
 import sys
 import time
@@ -19,7 +25,7 @@ from typing import BinaryIO
 from wanbed.ground.wanbed_error import WanbedError
 from wanbed.testbed.claims.piped_process import PipedProcess
 from wanbed.testbed.kernel.missing import MissingError
-from wanbed.testbed.kernel.user_mode_linux.fitted_kernel import fitted_kernel
+from wanbed.testbed.kernel.user_mode_linux import fitted_kernel
 from wanbed.testbed.virtual_time.guest_boot import (
     CONTROL,
     INIT,
@@ -37,20 +43,65 @@ from wanbed.testbed.virtual_time.guest_boot import (
     kernel_command,
 )
 from wanbed.testbed.virtual_time.guest_place import GuestPlace
-from wanbed.testbed.virtual_time.kernel.kernel_cache import VirtualKernel
-from wanbed.testbed.virtual_time.management_console import CONTROL_ALT_DELETE, REGISTERS, send_command
-from wanbed.testbed.virtual_time.outside_view import OutsideView
-from wanbed.testbed.virtual_time.processes.inner_processes import InnerProcess, described, parse_processes, waiting
-from wanbed.testbed.virtual_time.watchdog import PATIENT, Look, Watch, Watchdog
+from wanbed.testbed.virtual_time.kernel_cache import VirtualKernel
+from wanbed.testbed.virtual_time.watchdog import (
+    PATIENT,
+    InnerProcess,
+    Look,
+    OutsideView,
+    Watch,
+    Watchdog,
+    described,
+    parse_processes,
+    waiting,
+)
+
+_REQUEST = struct.Struct("=III512s")
+
+_ANSWER = struct.Struct("=III")
+
+_MAGIC, _VERSION = 0xCAFEBABE, 2
+
+REGISTERS, CONTROL_ALT_DELETE = "sysrq p", "cad"
+"""Commands: report the running process; send SIGINT to the first process.
+
+``sysrq t``, which would report all processes, crashes User-Mode Linux 6.1.
+"""
+
+
+def send_command(console: Path, text: str, patience_s: float) -> str | None:
+    """Send a command and return the answer, None if none comes in ``patience_s`` or the kernel is gone."""
+    deadline = time.monotonic() + patience_s
+    lines = []
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as ours:
+        try:
+            # The answer goes to a name that the kernel assigns here.
+            ours.bind("")
+            ours.sendto(_REQUEST.pack(_MAGIC, _VERSION, len(text), text.encode()), str(console))
+            while True:
+                ours.settimeout(max(0.001, deadline - time.monotonic()))
+                answer = ours.recv(4096)
+                _, more, length = _ANSWER.unpack_from(answer)
+                lines.append(answer[_ANSWER.size : _ANSWER.size + length].rstrip(b"\0").decode(errors="replace"))
+                if not more:
+                    return "".join(lines)
+        except OSError:
+            return None
+
 
 _LOOK_INTERVAL_S = 0.03
-_AT_PROCESSOR = re.compile(r"Pid: (\d+), comm: (.*?) (?:Not t|T)ainted")
-_KERNEL_TIME = re.compile(r"^\[ *\d+\.\d+\] ")
-_WATCH_INTERVAL_S = 0.5
-_ASKING_S = 20.0
-_CHUNK_BYTES = 2**20
-_PANIC, _OUT_OF_MEMORY = "Kernel panic", "Out of memory: Killed process"
 
+_AT_PROCESSOR = re.compile(r"Pid: (\d+), comm: (.*?) (?:Not t|T)ainted")
+
+_KERNEL_TIME = re.compile(r"^\[ *\d+\.\d+\] ")
+
+_WATCH_INTERVAL_S = 0.5
+
+_ASKING_S = 20.0
+
+_CHUNK_BYTES = 2**20
+
+_PANIC, _OUT_OF_MEMORY = "Kernel panic", "Out of memory: Killed process"
 
 _KILLED = "the virtual-time guest was killed before it began"
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from wanbed.ground.strict_model import InputError
-from wanbed.testbed.hosts.host_programs import SYSTEM_PROGRAMS
+from wanbed.testbed.hosts.host_environment import SYSTEM_PROGRAMS
 from wanbed.testbed.kernel.inside import TIME_TRAVEL
 
 OUTSIDE_EXCHANGE = Path("/run")

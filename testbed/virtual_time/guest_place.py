@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from wanbed.testbed.kernel.missing import MissingError
-from wanbed.testbed.kernel.user_mode_linux.guest_memory import memory_for_guest
+from wanbed.testbed.kernel.user_mode_linux import memory_for_guest
 
 _GIB = 2**30
 WANTED_MEMORY_BYTES, LEAST_MEMORY_BYTES = 6 * _GIB, _GIB

@@ -8,8 +8,7 @@ from wanbed.testbed.kernel.killed import check_not_killed
 from wanbed.testbed.kernel.missing import MissingError
 from wanbed.testbed.virtual_time.guest import namespaces
 from wanbed.testbed.virtual_time.guest_place import map_count_advice, memory_for_virtual_time
-from wanbed.testbed.virtual_time.kernel.kernel_cache import virtual_kernel
-from wanbed.testbed.virtual_time.kernel.kernel_options import configuration_hash
+from wanbed.testbed.virtual_time.kernel_cache import configuration_hash, virtual_kernel
 
 _LIMIT_S = 20.0
 

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from statistics import median
 
 from wanbed.ground.strict_model import parse_model
-from wanbed.testbed.measurement.measurement import Flow, measure_goodput
+from wanbed.testbed.measurement.iperf3 import Flow, measure_goodput
 from wanbed.testbed.network.topology import Topology, resolve_topology
 from wanbed.testbed.network.topology_spec import TopologySpec
 from wanbed.testbed.testbed import Testbed, bring_up

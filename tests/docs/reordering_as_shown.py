@@ -21,7 +21,7 @@ from wanbed.runner.resolve.experiment import SweepPoint
 from wanbed.runner.runs.manifest import gather_manifest
 from wanbed.runner.runs.not_modelled import as_written, links_without
 from wanbed.testbed.hosts.ping import PingResult
-from wanbed.testbed.kernel.qdiscs.netem import netem_options, read_back
+from wanbed.testbed.kernel.qdiscs import netem_options, read_back
 from wanbed.testbed.measurement.calibration import LinkMeasurement
 from wanbed.testbed.measurement.impairment_measures import compare, udp_goodput_bps
 from wanbed.testbed.network.gateway_layout import plan_gateways

@@ -18,8 +18,7 @@ from wanbed.module_process import module_command
 from wanbed.testbed import host_kinds
 from wanbed.testbed.host_kinds import HOST_KINDS, host_network
 from wanbed.testbed.hosts.emulated_hosts import EmulatedNetwork
-from wanbed.testbed.hosts.host import HostNetwork, NetworkHost, SpawnOptions
-from wanbed.testbed.hosts.host_process import HostProcess, Program
+from wanbed.testbed.hosts.host import HostNetwork, HostProcess, NetworkHost, Program, SpawnOptions
 from wanbed.testbed.hosts.process_group import ProcessGroup
 
 CLASSES, REGISTRATION = blocks(DOCS / "extending.md", "python", "A kind of host")

@@ -21,7 +21,7 @@ from wanbed.runner.companions.telemetry.on_hosts import samplers
 from wanbed.runner.companions.telemetry.on_hosts.sampling import Sampler, sampling
 from wanbed.testbed.hosts.hosts_here import HostsHere
 from wanbed.testbed.kernel.link_counters import PortCounters
-from wanbed.testbed.kernel.tcp_state import TcpStateReader
+from wanbed.testbed.kernel.tcp import TcpStateReader
 from wanbed.testbed.running_testbed import RunningTestbed
 
 MODULE = "wanbed.runner.companions.telemetry.on_hosts.load_average_sampler"

@@ -11,7 +11,7 @@ from wanbed.ground.impairments import Impairments
 from wanbed.ground.strict_model import InputError
 from wanbed.netem_profiles import preset
 from wanbed.netem_profiles.preset import load_preset, load_preset_spec, preset_names
-from wanbed.testbed.network.links.link_conditions import LinkConditions
+from wanbed.testbed.network.links.wan_link import LinkConditions
 from wanbed.testbed.network.topology import resolve_topology
 from wanbed.testbed.network.topology_spec import TopologySpec
 

@@ -19,7 +19,7 @@ from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.resolve.experiment import SweepPoint
 from wanbed.runner.simulator.variant_simulation import simulate_variant
 from wanbed.runner.tcp.effects import effects_of
-from wanbed.testbed.kernel.qdiscs.port_shape import PortShape, wan_port_shape
+from wanbed.testbed.kernel.port_shape import PortShape, wan_port_shape
 from wanbed.testbed.network.gateway_layout import plan_gateways
 from wanbed.testbed.network.shared_rate import Timers
 

@@ -5,7 +5,7 @@ from wanbed.testbed import host_kinds
 from wanbed.testbed.host_kinds import HOST_KINDS, host_network
 from wanbed.testbed.hosts.emulated_hosts import EmulatedHost, EmulatedNetwork
 from wanbed.testbed.hosts.host import HostNetwork, NetworkHost
-from wanbed.testbed.virtual_time.processes.light_hosts import LightHost, LightNetwork
+from wanbed.testbed.virtual_time.light_hosts import LightHost, LightNetwork
 
 
 @pytest.mark.parametrize("host", [EmulatedHost, LightHost])

@@ -16,7 +16,7 @@ from wanbed.runner.experiment.quantities import (
     WindowBytes,
     whole_number,
 )
-from wanbed.testbed.network.links.over_time.course_spec import FilePath, Loop
+from wanbed.testbed.network.links.link_spec import FilePath, Loop
 from wanbed.testbed.network.tcp_settings import DEFAULT_WINDOW_BYTES
 
 MAX_FLOWS = 20

@@ -12,10 +12,10 @@ from wanbed.results.records.trial_tables import CHANGES_TABLE
 from wanbed.runner.emulation.companion import Companion
 from wanbed.runner.emulation.running_trial import RunningTrial, Trained
 from wanbed.runner.resolve.dilation import undilated_ns
-from wanbed.testbed.kernel.changes.course_run import CourseRecord
-from wanbed.testbed.network.links.link_conditions import LinkConditions
+from wanbed.testbed.kernel.course_run import CourseRecord
+from wanbed.testbed.network.links.wan_link import LinkConditions
 from wanbed.testbed.network.topology import Topology
-from wanbed.testbed.substrate.changing_links import ChangingLinks
+from wanbed.testbed.substrate.substrate import ChangingLinks
 
 
 class LinkChanges(Companion):

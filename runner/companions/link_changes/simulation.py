@@ -8,7 +8,7 @@ from wanbed.results.records.schema import LinkChange
 from wanbed.results.records.trial_tables import CHANGES_TABLE
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 from wanbed.runner.simulator.simulation import Simulation
-from wanbed.testbed.network.links.link_conditions import LinkConditions
+from wanbed.testbed.network.links.wan_link import LinkConditions
 from wanbed.testbed.network.topology import Topology
 
 

@@ -24,8 +24,7 @@ from typing import Final
 from wanbed.runner.simulator.deadlock import SimulationError
 from wanbed.runner.simulator.event_queue import EventQueue
 from wanbed.testbed.network.flow_model.line import Line
-from wanbed.testbed.network.links.link_conditions import LinkConditions
-from wanbed.testbed.network.links.link_course import Change, LinkCourse
+from wanbed.testbed.network.links.wan_link import Change, LinkConditions, LinkCourse
 
 UNLIMITED_BPS: Final = 10**15
 """The capacity of a link that has no rate for a time: a gigabyte takes 8 us."""

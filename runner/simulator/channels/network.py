@@ -28,7 +28,7 @@ from wanbed.runner.tcp.channel import Channel, PrivateChannel
 from wanbed.runner.tcp.effects import TcpEffects
 from wanbed.testbed.network.flow_model.line import Line
 from wanbed.testbed.network.flow_model.window import LEAST_TIMEOUT_NS, TcpWindow, opened
-from wanbed.testbed.network.links.link_conditions import LinkConditions
+from wanbed.testbed.network.links.wan_link import LinkConditions
 from wanbed.testbed.network.topology import Topology
 
 Ends = tuple[StagePlace, StagePlace]

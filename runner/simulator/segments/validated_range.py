@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from wanbed.ground.impairments import IMPAIRMENTS, Impairment
 from wanbed.ground.units import format_duration, format_fraction
-from wanbed.testbed.network.links.link_conditions import LinkConditions
+from wanbed.testbed.network.links.wan_link import LinkConditions
 
 MOST: Final[dict[str, float]] = {"loss": 0.01, "jitter_ns": 5_000_000}
 """The most of each impairment, by its field."""

@@ -33,11 +33,10 @@ from wanbed.runner.runs.faults import TrialError
 from wanbed.runner.trainings.program.resolution import ProgramVariant, ResolvedProgram
 from wanbed.runner.trainings.program.spec import filled, placeholders_in
 from wanbed.testbed.gpus.gpu_assignment import VISIBLE_DEVICES
-from wanbed.testbed.hosts.host_home import HostHome
+from wanbed.testbed.hosts.host_environment import HostHome, search_path
 from wanbed.testbed.hosts.process_group import ProcessGroup
-from wanbed.testbed.hosts.search_path import search_path
 from wanbed.testbed.network.address_book import AddressBook
-from wanbed.testbed.network.host_interface import HOST_INTERFACE
+from wanbed.testbed.network.addressing import HOST_INTERFACE
 from wanbed.testbed.network.topology import Host
 from wanbed.testbed.rack.driver.files.written_files import Written
 from wanbed.testbed.rack.machine_handle import MachineLostError

@@ -7,12 +7,10 @@ from itertools import combinations
 
 from wanbed.ground.strict_model import InputError
 from wanbed.ground.units import MAX_RATE_BPS, format_duration, format_rate
-from wanbed.testbed.network.links.figures_spec import MAX_DELAY_NS
-from wanbed.testbed.network.links.link_conditions import LinkConditions, conditions_of
-from wanbed.testbed.network.links.link_course import LinkCourse
-from wanbed.testbed.network.links.over_time.condition_trace import ConditionTrace
-from wanbed.testbed.network.links.over_time.course_resolution import Courses, Level
-from wanbed.testbed.network.links.wan_link import WanLink, link_of
+from wanbed.testbed.network.links.condition_trace import ConditionTrace
+from wanbed.testbed.network.links.course_resolution import Courses, Level
+from wanbed.testbed.network.links.link_spec import MAX_DELAY_NS, conditions_of
+from wanbed.testbed.network.links.wan_link import LinkConditions, LinkCourse, WanLink, link_of
 from wanbed.testbed.network.topology_spec import LinkSpec, ScaleSpec, TopologySpec, WanSpec
 
 _Ends = frozenset[str] | tuple[str, str]

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from wanbed.testbed.kernel.changes.course_run import AppliedChange, CourseRecord
+from wanbed.testbed.kernel.course_run import AppliedChange, CourseRecord
 from wanbed.testbed.rack.clocks.clock_line import ClockLine
 from wanbed.testbed.rack.driver.common_start import CommonStart
 from wanbed.testbed.rack.driver.inventory import ask_all

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from wanbed.testbed.gpus.gpu_reader import GpuReadings
+from wanbed.testbed.gpus.gpus import GpuReadings
 from wanbed.testbed.rack.machine_handle import CalledMachine
 
 

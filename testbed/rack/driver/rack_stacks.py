@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection
 from typing import Any, NoReturn
 
 from wanbed.testbed.hosts.ping import PingResult, Spawn, ping
-from wanbed.testbed.kernel.tcp_state import TcpStates
+from wanbed.testbed.kernel.tcp import TcpStates
 from wanbed.testbed.network.tcp_settings import TcpSettings
 
 CallAll = Callable[..., list[Any]]

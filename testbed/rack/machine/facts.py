@@ -12,7 +12,7 @@ from typing import Any
 
 from wanbed.module_process import FOLDER
 from wanbed.testbed.gpus.gpus import machine_gpus
-from wanbed.testbed.hosts.host_programs import missing_programs
+from wanbed.testbed.hosts.host_environment import missing_programs
 from wanbed.testbed.kernel.namespace import open_netlink
 from wanbed.testbed.kernel.rdma_devices import rdma_ports
 from wanbed.testbed.substrate.probe import probe_kernel

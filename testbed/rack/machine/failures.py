@@ -5,7 +5,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from wanbed.testbed.hosts.host import NetworkHost
-from wanbed.testbed.hosts.interface_failure import HostEnd, connect_again, cut_off
+from wanbed.testbed.hosts.host_attachment import HostEnd, connect_again, cut_off
 from wanbed.testbed.rack.machine.lease_processes import LeaseProcesses
 from wanbed.testbed.rack.machine_plan import MachinePlan
 

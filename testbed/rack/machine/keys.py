@@ -4,7 +4,7 @@ import shutil
 import subprocess
 from dataclasses import dataclass
 
-from wanbed.testbed.hosts.host_programs import system_path
+from wanbed.testbed.hosts.host_environment import system_path
 from wanbed.testbed.kernel.missing import MissingError
 from wanbed.testbed.substrate.guest_device import TAP_DEVICE
 

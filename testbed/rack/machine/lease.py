@@ -16,20 +16,18 @@ from wanbed.module_process import RUN_MODULE
 from wanbed.testbed.claims.cleaning import end_processes
 from wanbed.testbed.claims.registry import Claim, claim, claims
 from wanbed.testbed.claims.supervisor import Supervisor
-from wanbed.testbed.gpus.gpu_reader import GpuReader, GpuReadings
+from wanbed.testbed.gpus.gpus import GpuReader, GpuReadings
 from wanbed.testbed.host_kinds import host_network
-from wanbed.testbed.hosts.gate_pipes import GatePipes
 from wanbed.testbed.hosts.host import HostNetwork, NetworkHost
 from wanbed.testbed.hosts.host_attachment import attach_host
-from wanbed.testbed.hosts.host_files import write_host_files
-from wanbed.testbed.hosts.search_path import search_path
+from wanbed.testbed.hosts.host_environment import search_path, write_host_files
+from wanbed.testbed.hosts.start_gate import GatePipes
 from wanbed.testbed.hosts.tcp_stacks import apply_tcp, offloads_of, sysctls_of
-from wanbed.testbed.kernel.changes.course_run import CourseRecord
-from wanbed.testbed.kernel.congestion_control import allow_congestion_control
+from wanbed.testbed.kernel.course_run import CourseRecord
 from wanbed.testbed.kernel.link_counters import PortCounters
 from wanbed.testbed.kernel.missing import MissingError
-from wanbed.testbed.kernel.prompt_wakeups import prompt_wakeups
-from wanbed.testbed.kernel.tcp_state import TcpStateReader
+from wanbed.testbed.kernel.processors import prompt_wakeups
+from wanbed.testbed.kernel.tcp import TcpStateReader, allow_congestion_control
 from wanbed.testbed.network.tcp_settings import TcpSettings
 from wanbed.testbed.rack.clocks.clock_port import ClockPort
 from wanbed.testbed.rack.machine.failures import MachineFailures

@@ -14,7 +14,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from wanbed.testbed.hosts.host_process import HostProcess
+from wanbed.testbed.hosts.host import HostProcess
 
 Start = Callable[[int], "HostProcess | subprocess.Popen[Any]"]
 """Starts a process whose standard output and error go to the given descriptor."""

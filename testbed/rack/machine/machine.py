@@ -13,10 +13,10 @@ from typing import Any
 
 from wanbed.ground.wanbed_error import WanbedError
 from wanbed.testbed.claims.registry import STATE_ROOT, claims
-from wanbed.testbed.gpus.gpu_reader import GpuMemory, GpuReadings, gpu_memories
-from wanbed.testbed.kernel.changes.course_run import CourseRecord
+from wanbed.testbed.gpus.gpus import GpuMemory, GpuReadings, gpu_memories
+from wanbed.testbed.kernel.course_run import CourseRecord
 from wanbed.testbed.kernel.link_counters import PortCounters
-from wanbed.testbed.kernel.machine_load import CpuTimes, read_cpu_times
+from wanbed.testbed.kernel.processors import CpuTimes, read_cpu_times
 from wanbed.testbed.kernel.rdma_devices import rdma_sent_bytes
 from wanbed.testbed.network.tcp_settings import TcpSettings
 from wanbed.testbed.rack.machine.facts import MachineFacts, read_machine_facts

@@ -7,16 +7,16 @@ from functools import cached_property
 from typing import Any
 
 from wanbed.testbed.hosts.host import HostNetwork
-from wanbed.testbed.kernel.changes.course_run import KernelCourses
+from wanbed.testbed.kernel.course_run import KernelCourses
 from wanbed.testbed.kernel.gateway_programming import host_interface
 from wanbed.testbed.kernel.link_counters import PortCounters
 from wanbed.testbed.kernel.namespace import open_netlink, opened
-from wanbed.testbed.network.host_interface import HOST_INTERFACE
+from wanbed.testbed.network.addressing import HOST_INTERFACE
 from wanbed.testbed.rack.machine.programming import MachineProgrammer
 from wanbed.testbed.rack.machine.wireguard_tunnel import WireGuardTunnel
 from wanbed.testbed.rack.machine_plan import MachinePlan
+from wanbed.testbed.substrate.host_kernel import UNSHAPED
 from wanbed.testbed.substrate.substrate import SubstrateFacts
-from wanbed.testbed.substrate.unshaped import UNSHAPED
 
 
 class MachineNetwork:

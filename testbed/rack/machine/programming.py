@@ -3,20 +3,18 @@
 from collections.abc import Iterator
 from typing import Any
 
-from wanbed.testbed.kernel.changes.changing_ports import ChangingPorts
+from wanbed.testbed.kernel.changing_ports import ChangingPorts
 from wanbed.testbed.kernel.gateway_programming import (
     GATEWAY_SYSCTLS,
     attach_host_port,
     host_interface,
     link_index,
 )
-from wanbed.testbed.kernel.link_counters import PortCounters, port_counters
+from wanbed.testbed.kernel.link_counters import PortCounters, StatisticsReader, port_counters
 from wanbed.testbed.kernel.namespace import open_netlink, write_sysctls
 from wanbed.testbed.kernel.offloads import read_offloads
-from wanbed.testbed.kernel.qdiscs.apply import apply_shape, change_netem, read_shape
-from wanbed.testbed.kernel.qdiscs.port_shape import PortShape, describe, host_port_shape, wan_port_shape
-from wanbed.testbed.kernel.qdiscs.read_back_error import ReadBackError
-from wanbed.testbed.kernel.qdiscs.statistics import StatisticsReader
+from wanbed.testbed.kernel.port_shape import PortShape, describe, host_port_shape, wan_port_shape
+from wanbed.testbed.kernel.qdiscs import ReadBackError, apply_shape, change_netem, read_shape
 from wanbed.testbed.network.gateway_plan import WanPort
 from wanbed.testbed.rack.machine.links import card_index, make_link, planned_state, read_state
 from wanbed.testbed.rack.machine_plan import MachinePlan

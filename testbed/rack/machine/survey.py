@@ -3,11 +3,11 @@
 import os
 from typing import Any
 
-from wanbed.testbed.hosts.host_programs import HOST_PROGRAMS, missing_programs
+from wanbed.testbed.hosts.host_environment import HOST_PROGRAMS, missing_programs
 from wanbed.testbed.rack.machine.facts import read_machine_facts
 from wanbed.testbed.rack.machine.overlays import lacking_overlays
 from wanbed.testbed.rack.machine_plan import HEADER_BYTES, VXLAN
-from wanbed.testbed.rights.hosts_allowed import hosts_allowed
+from wanbed.testbed.rights import hosts_allowed
 from wanbed.testbed.substrate.probe import probe_kernel
 
 

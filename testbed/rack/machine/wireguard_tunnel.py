@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from wanbed.testbed.claims.processes import MARKER
-from wanbed.testbed.hosts.host_programs import system_path
+from wanbed.testbed.hosts.host_environment import system_path
 from wanbed.testbed.kernel.gateway_programming import link_index
 from wanbed.testbed.kernel.namespace import open_netlink, opened
 from wanbed.testbed.rack.machine_plan import TUNNEL_INTERFACE, WIREGUARD_HEADER_BYTES, MachinePlan

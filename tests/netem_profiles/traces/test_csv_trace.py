@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from wanbed.ground.strict_model import InputError
 from wanbed.netem_profiles.traces.csv_trace import COLUMNS, csv_text, csv_trace
 from wanbed.netem_profiles.traces.trace_text import MAX_TRACE_BYTES, read_trace_text
-from wanbed.testbed.network.links.over_time.condition_trace import MAX_TRACE_NS, ConditionTrace, TraceRow
+from wanbed.testbed.network.links.condition_trace import MAX_TRACE_NS, ConditionTrace, TraceRow
 
 MS, S = 10**6, 10**9
 

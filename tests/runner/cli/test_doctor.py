@@ -14,7 +14,7 @@ from wanbed.runner.rack_runs.cluster import Node
 from wanbed.runner.rack_runs.diagnosis import MachineDiagnosis, RackDiagnosis
 from wanbed.testbed.kernel.rdma_devices import RdmaPort
 from wanbed.testbed.rack.machine.survey import survey_machine
-from wanbed.testbed.rights.hosts_allowed import HostsAllowed
+from wanbed.testbed.rights import HostsAllowed
 from wanbed.testbed.substrate.offer import GUEST, KERNEL, Offer
 
 NO_NETEM = Offer(KERNEL, False, "the kernel 6.1.0 has no sch_netem", "modprobe sch_netem")

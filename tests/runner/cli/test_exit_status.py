@@ -27,10 +27,10 @@ from wanbed.runner.runs.faults import (
 from wanbed.testbed.claims.cleaning import CleaningError
 from wanbed.testbed.hosts.ping import MeasurementError
 from wanbed.testbed.kernel.missing import MissingError
-from wanbed.testbed.kernel.qdiscs.read_back_error import ReadBackError
+from wanbed.testbed.kernel.qdiscs import ReadBackError
 from wanbed.testbed.substrate.substrate import SubstrateError
 from wanbed.testbed.virtual_time.guest import GuestError
-from wanbed.testbed.virtual_time.processes.forked_process import ServerEndedError
+from wanbed.testbed.virtual_time.light_hosts import ServerEndedError
 
 STATUS = [
     (InputError, 2),

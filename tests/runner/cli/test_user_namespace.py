@@ -7,7 +7,7 @@ import pytest
 from wanbed.runner.cli import user_namespace as module
 from wanbed.runner.cli.user_namespace import enter_user_namespace, enter_user_namespace_for, entering_command
 from wanbed.runner.experiment.experiment_document import ExperimentDocument
-from wanbed.testbed.rights.hosts_allowed import HostsAllowed
+from wanbed.testbed.rights import HostsAllowed
 
 FILE = "topology: {datacenters: [{name: east, hosts: 1}, {name: west, hosts: 1}], wan: {latency: 10ms}}\n"
 REFUSED = "unshare: Operation not permitted"

@@ -17,7 +17,7 @@ from wanbed.runner.companions.prefill.resolution import inference_work
 from wanbed.runner.emulation.rank_configs import FIRST_PORT, SharedConfig, configure_ranks, peer_timeout_s
 from wanbed.runner.resolve.experiment import SweepPoint
 from wanbed.testbed.network.address_book import LoopbackAddressBook
-from wanbed.testbed.network.links.link_course import course_of
+from wanbed.testbed.network.links.wan_link import course_of
 from wanbed.testbed.network.topology import Topology
 from wanbed.workloads.compute.backends.torch_backend import torch_work
 from wanbed.workloads.compute.replay import ReplayDurations

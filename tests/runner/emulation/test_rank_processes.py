@@ -13,7 +13,7 @@ import pytest
 from wanbed.runner.companions.faults.spec import PlannedFault
 from wanbed.runner.emulation.rank_processes import FaultInjector, RankFaults, run_ranks
 from wanbed.testbed.hosts.failures import Applied, Killable
-from wanbed.testbed.hosts.host_process import Program
+from wanbed.testbed.hosts.host import Program
 from wanbed.testbed.running_testbed import RunningTestbed
 
 LOST = 2

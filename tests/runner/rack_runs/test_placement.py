@@ -26,8 +26,7 @@ from wanbed.runner.rack_runs.placement import (
     used_nodes,
 )
 from wanbed.runner.resolve.experiment import SweepPoint
-from wanbed.testbed.gpus.gpu_reader import GpuMemory
-from wanbed.testbed.gpus.gpus import Gpu
+from wanbed.testbed.gpus.gpus import Gpu, GpuMemory
 from wanbed.testbed.kernel.missing import MissingError
 from wanbed.testbed.network.topology import Topology, resolve_topology
 from wanbed.testbed.network.topology_spec import TopologySpec

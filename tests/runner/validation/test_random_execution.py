@@ -21,7 +21,7 @@ from wanbed.runner.validation.random_execution import BATCH, agreement_of, begin
 from wanbed.runner.validation.random_experiments import DrawnExperiment, write_experiments
 from wanbed.testbed.kernel.missing import MissingError
 from wanbed.testbed.virtual_time.guest import GuestError
-from wanbed.testbed.virtual_time.kernel.kernel_cache import KernelRecord, VirtualKernel
+from wanbed.testbed.virtual_time.kernel_cache import KernelRecord, VirtualKernel
 from wanbed.testbed.virtual_time.watchdog import Watch
 
 S = 10**9

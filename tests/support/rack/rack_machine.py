@@ -10,7 +10,7 @@ from tests.support.rack.guests.guest_wire import GuestWire
 from tests.support.rack.machine_process import ProcessHandle
 from tests.support.rack.machines import LocalCommand, NamespaceMachine, PlayedMachine
 from tests.support.until import until_within
-from wanbed.testbed.kernel.congestion_control import allow_congestion_control
+from wanbed.testbed.kernel.tcp import allow_congestion_control
 from wanbed.testbed.network.tcp_settings import TcpSettings
 
 _START_S = 90.0

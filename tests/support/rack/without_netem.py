@@ -5,8 +5,8 @@ So latencies, rates of node pairs, losses and outages do not apply, but all that
 
 from typing import Any
 
-from wanbed.testbed.kernel.qdiscs import port_shape
-from wanbed.testbed.kernel.qdiscs.port_shape import PortShape
+from wanbed.testbed.kernel import port_shape
+from wanbed.testbed.kernel.port_shape import PortShape
 from wanbed.testbed.rack.machine import facts
 from wanbed.testbed.rack.machine.machine import Machine
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.support.until import until_within
-from wanbed.testbed.kernel.congestion_control import allow_congestion_control
+from wanbed.testbed.kernel.tcp import allow_congestion_control
 from wanbed.testbed.network.tcp_settings import TcpSettings
 
 CARD = "eth0"

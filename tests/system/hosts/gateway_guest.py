@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from wanbed.testbed.kernel.user_mode_linux.fitted_kernel import fitted_kernel
+from wanbed.testbed.kernel.user_mode_linux import fitted_kernel
 from wanbed.testbed.substrate.guest_kernel import GUEST_PROGRAM, MODULES, MODULES_ROOT
 
 MEMORY = "2G"

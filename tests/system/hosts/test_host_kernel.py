@@ -13,8 +13,8 @@ import pytest
 
 from wanbed.testbed.hosts.ping import ping
 from wanbed.testbed.kernel import gateway_programming
-from wanbed.testbed.kernel.qdiscs.port_shape import PortShape, host_port_shape, wan_port_shape
-from wanbed.testbed.measurement.measurement import Flow, measure_goodput
+from wanbed.testbed.kernel.port_shape import PortShape, host_port_shape, wan_port_shape
+from wanbed.testbed.measurement.iperf3 import Flow, measure_goodput
 from wanbed.testbed.network.goodput import tcp_goodput_bps
 from wanbed.testbed.network.tcp_settings import TcpSettings
 from wanbed.testbed.network.topology import Topology

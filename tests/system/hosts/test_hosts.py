@@ -10,8 +10,8 @@ import pytest
 from wanbed.testbed.claims.processes import MARKER
 from wanbed.testbed.host_kinds import HOST_KINDS
 from wanbed.testbed.hosts.host import HostNetwork, NetworkHost
-from wanbed.testbed.hosts.host_files import write_host_files
-from wanbed.testbed.virtual_time.processes import light_hosts
+from wanbed.testbed.hosts.host_environment import write_host_files
+from wanbed.testbed.virtual_time import light_hosts
 
 
 @pytest.fixture(params=HOST_KINDS)

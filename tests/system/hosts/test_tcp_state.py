@@ -20,7 +20,7 @@ from wanbed.runner.emulation.trial import run_trial
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.resolve.connections import count_connections
 from wanbed.testbed.kernel.namespace import anonymous_namespace, inside, open_netlink
-from wanbed.testbed.kernel.tcp_state import TcpStateReader, tcp_states
+from wanbed.testbed.kernel.tcp import TcpStateReader, tcp_states
 from wanbed.testbed.testbed import MAX_TRIM_NS, bring_up
 
 LATENCY_MS, CONNECTIONS, WINDOW_BYTES = 20, 3, 128 * 1024

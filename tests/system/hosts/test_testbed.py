@@ -14,7 +14,7 @@ from tests.support.testbed.links_outside import links_outside
 from wanbed.testbed.claims.processes import marked_processes
 from wanbed.testbed.claims.registry import STATE_ROOT, claims
 from wanbed.testbed.hosts.ping import ping
-from wanbed.testbed.measurement.measurement import Flow, measure_goodput
+from wanbed.testbed.measurement.iperf3 import Flow, measure_goodput
 from wanbed.testbed.network.tcp_settings import TcpSettings
 from wanbed.testbed.network.topology import Topology
 from wanbed.testbed.testbed import Testbed, bring_up

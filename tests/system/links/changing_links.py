@@ -13,11 +13,10 @@ from tests.system.links.numbered_datagrams import DatagramFlow, Sent, send_at
 from wanbed.ground.strict_model import parse_model
 from wanbed.ground.units import parse_duration_ns, parse_rate_bps
 from wanbed.testbed.hosts.ping import PingResult
-from wanbed.testbed.kernel.changes.course_run import CourseRecord
+from wanbed.testbed.kernel.course_run import CourseRecord
 from wanbed.testbed.measurement.bounded_transfer import Ends
 from wanbed.testbed.measurement.calibration import calibrate
-from wanbed.testbed.network.links.link_conditions import LinkConditions
-from wanbed.testbed.network.links.link_course import course_of
+from wanbed.testbed.network.links.wan_link import LinkConditions, course_of
 from wanbed.testbed.network.topology import Topology, resolve_topology
 from wanbed.testbed.network.topology_spec import TopologySpec
 from wanbed.testbed.running_testbed import RunningTestbed

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from wanbed.testbed.kernel.link_counters import PortCounters
-from wanbed.testbed.measurement.measurement import Flow, measure_goodput, settling_s
+from wanbed.testbed.measurement.iperf3 import Flow, measure_goodput, settling_s
 from wanbed.testbed.network.tcp_settings import TcpSettings
 from wanbed.testbed.network.topology import Topology
 from wanbed.testbed.testbed import Testbed, bring_up

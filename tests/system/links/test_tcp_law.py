@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from wanbed.testbed.measurement.measurement import Flow, measure_goodput
+from wanbed.testbed.measurement.iperf3 import Flow, measure_goodput
 from wanbed.testbed.network.goodput import tcp_goodput_bps
 from wanbed.testbed.network.tcp_settings import TcpSettings
 from wanbed.testbed.network.topology import Topology

@@ -16,7 +16,7 @@ from tests.support.until import until_within
 from wanbed.module_process import module_command
 from wanbed.testbed.claims.processes import marked_processes
 from wanbed.testbed.claims.registry import claims
-from wanbed.testbed.kernel.changes.course_run import AppliedChange
+from wanbed.testbed.kernel.course_run import AppliedChange
 from wanbed.testbed.rack.orders import RunOrder
 from wanbed.testbed.rack.rack_testbed import RackPlacement, RackTestbed, rack_testbed
 

@@ -17,10 +17,10 @@ from tests.support.rack.one_machine import OFFLOADS
 from tests.support.until import until_within
 from wanbed.ground.strict_model import parse_model
 from wanbed.testbed.kernel.gateway_programming import link_index
+from wanbed.testbed.kernel.link_counters import StatisticsReader
 from wanbed.testbed.kernel.namespace import inside, open_netlink
-from wanbed.testbed.kernel.qdiscs.apply import apply_shape
-from wanbed.testbed.kernel.qdiscs.port_shape import wan_port_shape
-from wanbed.testbed.kernel.qdiscs.statistics import StatisticsReader
+from wanbed.testbed.kernel.port_shape import wan_port_shape
+from wanbed.testbed.kernel.qdiscs import apply_shape
 from wanbed.testbed.network.address_book import AddressBook
 from wanbed.testbed.network.gateway_plan import pair_class
 from wanbed.testbed.network.topology import resolve_topology

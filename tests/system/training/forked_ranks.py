@@ -26,8 +26,8 @@ from wanbed.results.reading.run import Run
 from wanbed.runner.emulation import measured_network
 from wanbed.testbed.hosts.emulated_hosts import EmulatedHost, EmulatedNetwork
 from wanbed.testbed.measurement.calibration import calibrate
-from wanbed.testbed.virtual_time.processes.fork_server import NAMESPACE_FLAGS
-from wanbed.testbed.virtual_time.processes.forked_process import ForkedProcess, ForkServer
+from wanbed.testbed.virtual_time.fork_server import NAMESPACE_FLAGS
+from wanbed.testbed.virtual_time.light_hosts import ForkedProcess, ForkServer
 
 LOADED = "tests.system.training.loaded_torch"
 

@@ -11,7 +11,7 @@ from contextlib import ExitStack
 
 from wanbed.ground.strict_model import parse_model
 from wanbed.testbed.measurement.bounded_transfer import Ends
-from wanbed.testbed.measurement.timed_transfers import open_connection, open_windows, transfers_s, wire_bytes
+from wanbed.testbed.measurement.transfer_calibration import open_connection, open_windows, transfers_s, wire_bytes
 from wanbed.testbed.network.tcp_settings import TcpSettings
 from wanbed.testbed.network.topology import Topology, resolve_topology
 from wanbed.testbed.network.topology_spec import TopologySpec

@@ -11,7 +11,7 @@ from wanbed.testbed.kernel.missing import MissingError
 from wanbed.testbed.virtual_time.guest import run_inside
 from wanbed.testbed.virtual_time.guest_boot import GuestCommand
 from wanbed.testbed.virtual_time.guest_place import choose_place
-from wanbed.testbed.virtual_time.kernel.kernel_cache import VirtualKernel, virtual_kernel
+from wanbed.testbed.virtual_time.kernel_cache import VirtualKernel, virtual_kernel
 
 ROOT = Path(__file__).resolve().parents[3]
 

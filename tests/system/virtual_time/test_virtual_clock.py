@@ -23,7 +23,7 @@ from wanbed import results
 from wanbed.testbed.virtual_time.guest import GuestError, run_inside
 from wanbed.testbed.virtual_time.guest_boot import GuestCommand
 from wanbed.testbed.virtual_time.guest_place import choose_place
-from wanbed.testbed.virtual_time.kernel.kernel_cache import VirtualKernel, virtual_kernel
+from wanbed.testbed.virtual_time.kernel_cache import VirtualKernel, virtual_kernel
 from wanbed.testbed.virtual_time.watchdog import PATIENT, Patience, Watch
 
 EXPERIMENT = """

@@ -17,7 +17,7 @@ import pytest
 from tests.support.runner.called_wanbed import run_here
 from tests.system.virtual_time.inside_virtual_time import kernel_or_skip, printed_inside
 from tests.system.virtual_time.links_in_virtual_time import LATENCIES_MS, MANY
-from wanbed.testbed.virtual_time.kernel.kernel_cache import VirtualKernel
+from wanbed.testbed.virtual_time.kernel_cache import VirtualKernel
 
 ROOT = Path(__file__).resolve().parents[3]
 

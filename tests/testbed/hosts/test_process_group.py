@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.until import until_within
-from wanbed.testbed.hosts.host_process import Program
+from wanbed.testbed.hosts.host import Program
 from wanbed.testbed.hosts.process_group import ProcessGroup, Start
 
 FOREVER = "import time; print('begun', flush=True); time.sleep(60)"

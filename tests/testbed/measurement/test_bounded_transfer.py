@@ -1,5 +1,5 @@
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -9,7 +9,15 @@ import pytest
 
 from wanbed.ground.strict_model import parse_model
 from wanbed.testbed.measurement import bounded_transfer
-from wanbed.testbed.measurement.bounded_transfer import BUFFER_MAX_BYTES, Ends, StalledError, connected, transfer_bps
+from wanbed.testbed.measurement import bounded_transfer as module
+from wanbed.testbed.measurement.bounded_transfer import (
+    BUFFER_MAX_BYTES,
+    Ends,
+    StalledError,
+    connected,
+    namespace_buffers,
+    transfer_bps,
+)
 from wanbed.testbed.network.topology import resolve_topology
 from wanbed.testbed.network.topology_spec import TopologySpec
 
@@ -87,3 +95,37 @@ def test_a_connection_that_breaks_is_reported_in_a_line(monkeypatch: pytest.Monk
         sizes = {"buffer_bytes": None, "warming_bytes": 1, "measured_bytes": 1}
         with pytest.raises(StalledError, match=r"east-0 to west-0: the connection broke after 0 bytes \(Broken pipe\)"):
             transfer_bps(ends("1ms"), 1, **sizes, turn_s=0.0, patience_s=1.0)
+
+
+BEFORE = {"net.ipv4.tcp_rmem": "4096 131072 6291456", "net.ipv4.tcp_wmem": "4096 16384 4194304"}
+
+
+@pytest.fixture
+def sysctls(monkeypatch: pytest.MonkeyPatch) -> dict[str, dict[str, str]]:
+    """The sysctls of two namespaces."""
+    held = {"/east": dict(BEFORE), "/west": dict(BEFORE)}
+
+    def read(namespace: str, names: Iterable[str]) -> dict[str, str]:
+        return {name: held[namespace][name] for name in names}
+
+    monkeypatch.setattr(module, "read_sysctls", read)
+    monkeypatch.setattr(module, "write_sysctls", lambda namespace, settings: held[namespace].update(settings))
+    return held
+
+
+def test_sockets_made_in_the_block_get_the_sizes_and_later_ones_those_from_before(
+    sysctls: dict[str, dict[str, str]],
+) -> None:
+    with namespace_buffers(["/east", "/west"], receive_bytes=500_000, send_bytes=1_000_000):
+        wanted = {"net.ipv4.tcp_rmem": "4096 500000 500000", "net.ipv4.tcp_wmem": "4096 1000000 1000000"}
+        assert sysctls == {"/east": wanted, "/west": wanted}
+    assert sysctls == {"/east": BEFORE, "/west": BEFORE}
+
+
+def test_sysctls_are_restored_after_an_error(sysctls: dict[str, dict[str, str]]) -> None:
+    with (
+        pytest.raises(TimeoutError),
+        namespace_buffers(["/east"], receive_bytes=500_000, send_bytes=1_000_000),
+    ):
+        raise TimeoutError
+    assert sysctls["/east"] == BEFORE

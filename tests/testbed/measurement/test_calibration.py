@@ -10,12 +10,11 @@ from wanbed.ground.strict_model import parse_model
 from wanbed.testbed.hosts.ping import PingResult
 from wanbed.testbed.measurement import calibration
 from wanbed.testbed.measurement.calibration import MeasuredLink, calibrate
-from wanbed.testbed.measurement.measurement import Flow
+from wanbed.testbed.measurement.iperf3 import Flow
 from wanbed.testbed.measurement.transfer_calibration import ComparedFigure, TransferMeasurement
 from wanbed.testbed.network.gateway_layout import plan_gateways
 from wanbed.testbed.network.goodput import tcp_goodput_bps
-from wanbed.testbed.network.links.link_conditions import LinkConditions
-from wanbed.testbed.network.links.link_course import course_of
+from wanbed.testbed.network.links.wan_link import LinkConditions, course_of
 from wanbed.testbed.network.tcp_settings import TcpSettings
 from wanbed.testbed.network.topology import Topology, resolve_topology
 from wanbed.testbed.network.topology_spec import TopologySpec

@@ -16,9 +16,7 @@ from wanbed.testbed.network.gateway_layout import (
     queue_limit_packets,
 )
 from wanbed.testbed.network.gateway_plan import GatewayPlan, PortState, WanPort, pair_class
-from wanbed.testbed.network.links.link_conditions import LinkConditions
-from wanbed.testbed.network.links.link_course import course_of
-from wanbed.testbed.network.links.wan_link import WanLink
+from wanbed.testbed.network.links.wan_link import LinkConditions, WanLink, course_of
 from wanbed.testbed.network.shared_rate import FRAME_BYTES, Timers, bytes_per_s
 from wanbed.testbed.network.topology import Datacenter, Host, Topology, resolve_topology
 from wanbed.testbed.network.topology_spec import TopologySpec

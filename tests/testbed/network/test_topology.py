@@ -1,3 +1,5 @@
+"""Topologies as they are resolved, and links that change: as they begin, and at their best."""
+
 from itertools import combinations
 from typing import Any
 
@@ -7,9 +9,11 @@ from hypothesis import strategies as st
 
 from wanbed.ground.impairments import Impairments
 from wanbed.ground.strict_model import InputError, parse_model
-from wanbed.testbed.network.links.link_conditions import LinkConditions
+from wanbed.testbed.network.links.wan_link import LinkConditions, course_of, link_of
 from wanbed.testbed.network.topology import (
     Topology,
+    as_begun,
+    at_best,
     check_can_be_emulated,
     check_does_not_change,
     resolve_topology,
@@ -386,3 +390,32 @@ def test_a_link_has_a_thousand_events_at_most() -> None:
     assert len(spec.wan.events) == 1000
     with pytest.raises(InputError, match="events"):
         parse_model(TopologySpec, {"datacenters": datacenters("a", "b"), "wan": {"events": events}}, "file")
+
+
+MS = 10**6
+
+FIRST = LinkConditions(20 * MS, 10**9, 10**8)
+
+COURSE = course_of(
+    [
+        (0, FIRST),
+        (5, LinkConditions(12 * MS, 10**8, 2 * 10**8, Impairments(jitter_ns=4 * MS))),
+        (9, LinkConditions(30 * MS, 10**7, None, up=False)),
+    ]
+)
+
+CHANGING = Topology((), 0, None, (link_of(("a", "b"), FIRST, FIRST, (COURSE, None)),))
+
+
+def test_the_best_is_the_least_latency_with_its_jitter_and_the_highest_rates_of_any_time() -> None:
+    best = at_best(CHANGING)
+    assert best.conditions("a", "b") == LinkConditions(8 * MS, 10**9, None)
+    assert best.conditions("b", "a") == FIRST
+    assert not best.changes
+
+
+def test_as_begun_has_the_first_conditions_for_ever() -> None:
+    begun = as_begun(CHANGING)
+    assert begun.conditions("a", "b") == FIRST
+    assert not begun.changes
+    assert as_begun(begun) is begun

@@ -10,8 +10,7 @@ from wanbed.ground.strict_model import InputError, parse_model
 from wanbed.testbed.network.address_book import AddressBook
 from wanbed.testbed.network.gateway_layout import plan_gateways
 from wanbed.testbed.network.goodput import tcp_goodput_bps
-from wanbed.testbed.network.links.link_conditions import LinkConditions
-from wanbed.testbed.network.links.wan_link import WanLink
+from wanbed.testbed.network.links.wan_link import LinkConditions, WanLink
 from wanbed.testbed.network.shared_rate import bytes_per_s
 from wanbed.testbed.network.topology import Datacenter, Host, Topology, resolve_topology
 from wanbed.testbed.network.topology_spec import TopologySpec

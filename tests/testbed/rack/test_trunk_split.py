@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from wanbed.ground.strict_model import parse_model
 from wanbed.testbed.network.gateway_plan import PortState, WanPort
-from wanbed.testbed.network.links.link_conditions import LinkConditions
-from wanbed.testbed.network.links.link_course import course_of
+from wanbed.testbed.network.links.wan_link import LinkConditions, course_of
 from wanbed.testbed.network.shared_rate import bytes_per_s
 from wanbed.testbed.network.topology import Topology, resolve_topology
 from wanbed.testbed.network.topology_spec import TopologySpec

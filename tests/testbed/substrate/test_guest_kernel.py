@@ -1,9 +1,12 @@
 """The host's side of the gateway guest, with a shell script in place of the guest."""
 
+import errno
 import os
 import shutil
+import socket
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
@@ -14,6 +17,7 @@ import pytest
 
 from wanbed.ground.strict_model import parse_model
 from wanbed.testbed.claims.processes import MARKER, marked_processes
+from wanbed.testbed.kernel.course_run import AppliedChange
 from wanbed.testbed.kernel.link_counters import Counters
 from wanbed.testbed.network.gateway_layout import plan_gateways
 from wanbed.testbed.network.gateway_plan import GatewayPlan
@@ -21,13 +25,22 @@ from wanbed.testbed.network.topology import resolve_topology
 from wanbed.testbed.network.topology_spec import TopologySpec
 from wanbed.testbed.substrate import guest_kernel
 from wanbed.testbed.substrate.guest_device import GuestDevice
-from wanbed.testbed.substrate.guest_kernel import MAX_GUEST_HOSTS, GuestKernel, guest_gateways
+from wanbed.testbed.substrate.guest_kernel import (
+    MAX_GUEST_HOSTS,
+    WANTED_BYTES,
+    GuestCourses,
+    GuestKernel,
+    enlarge_buffers,
+    guest_gateways,
+)
 from wanbed.testbed.substrate.substrate import GuestFacts, SubstrateError
 
 KERNEL_COMMAND_LINE_MAX = 4096
+
 NO_GATEWAYS = GatewayPlan((), exact_packets=False)
 
 READY = 'echo \'{"ready":"6.1.0-uml"}\'\n'
+
 COUNTERS = (
     '{"counters":[{"source":"east","destination":"west",'
     '"total":[500,5,70,1],"pairs":[["east-0","west-0",400,4,60,1]]}]}'
@@ -259,3 +272,102 @@ def test_as_many_hosts_as_are_allowed_fit_the_kernels_command_line(
     assert len(" ".join(kernel)) < KERNEL_COMMAND_LINE_MAX
     assert options["env"][MARKER] == "wb-1"
     assert GatewayPlan.from_json((folder / "gateways.json").read_text()) == plan
+
+
+class Raw:
+    """A packet socket of a machine with a limit on buffers, which root may exceed."""
+
+    def __init__(self, limit_bytes: int, root: bool) -> None:
+        self._limit_bytes, self._root = limit_bytes, root
+        self._bytes = 212_992
+
+    def __call__(self, **_: Any) -> "Raw":
+        return self
+
+    def __enter__(self) -> "Raw":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def setsockopt(self, _: int, option: int, value: int) -> None:
+        if option != socket.SO_RCVBUF and not self._root:
+            raise PermissionError(errno.EPERM, "Operation not permitted")
+        self._bytes = 2 * (min(value, self._limit_bytes) if option == socket.SO_RCVBUF else value)
+
+    def getsockopt(self, *_: int) -> int:
+        return self._bytes
+
+
+@pytest.mark.parametrize(
+    ("limit_bytes", "root", "size_bytes"),
+    [(212_992, True, WANTED_BYTES), (2**22, False, WANTED_BYTES), (212_992, False, 425_984)],
+)
+def test_buffers_are_as_large_as_the_machine_allows(
+    monkeypatch: pytest.MonkeyPatch, limit_bytes: int, root: bool, size_bytes: int
+) -> None:
+    monkeypatch.setattr(guest_kernel, "_packet_sockets", lambda _: [3])
+    monkeypatch.setattr(guest_kernel.socket, "socket", Raw(limit_bytes, root))
+    assert enlarge_buffers([41, 42]) == size_bytes
+
+
+def test_a_process_without_packet_sockets_is_left_alone() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        before = ours.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
+        assert enlarge_buffers([os.getpid()]) is None
+        assert ours.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) == before
+
+
+def test_a_process_that_has_gone_has_none() -> None:
+    assert enlarge_buffers([2**22 + 1]) is None
+
+
+AHEAD_NS = -7 * 10**12
+
+
+class Guest:
+    """A guest whose clock is ``AHEAD_NS`` ahead, and which takes its time to answer that it is told when to begin."""
+
+    def __init__(self, *slow_s: float) -> None:
+        self.asked: list[str] = []
+        self.begins_ns: list[int] = []
+        self._slow_s = list(slow_s)
+
+    def ask(self, request: str) -> dict[str, Any]:
+        verb, _, argument = request.partition(" ")
+        self.asked.append(verb)
+        if verb == "clock":
+            return {"now_ns": time.monotonic_ns() + AHEAD_NS}
+        if verb == "begin":
+            self.begins_ns.append(int(argument))
+            time.sleep(self._slow_s.pop(0) if self._slow_s else 0)
+        made = [["east", "west", 5, 7], ["east", "west", 9, None]]
+        return {"changes": made, "real_time_priority": True} if verb == "end" else {}
+
+
+def test_the_guest_is_told_the_begin_on_its_own_clock_before_it_comes() -> None:
+    guest = Guest()
+    courses = GuestCourses(guest.ask)
+    asked_ns = time.monotonic_ns()
+    begin_ns = courses.begin()
+    assert asked_ns < begin_ns <= time.monotonic_ns()
+    record = courses.end()
+    assert abs(guest.begins_ns[-1] - AHEAD_NS - begin_ns) <= record.clock_error_ns
+    assert record.begin_ns == begin_ns
+    assert record.changes == (AppliedChange("east", "west", 5, 7), AppliedChange("east", "west", 9, None))
+    assert record.real_time_priority
+
+
+def test_a_guest_that_answers_after_the_begin_is_told_a_later_one() -> None:
+    guest = Guest(0.06)
+    courses = GuestCourses(guest.ask)
+    begin_ns = courses.begin()
+    assert len(guest.begins_ns) >= 2
+    assert abs(guest.begins_ns[-1] - AHEAD_NS - begin_ns) <= courses.end().clock_error_ns
+
+
+def test_states_are_held_by_their_time() -> None:
+    guest = Guest()
+    GuestCourses(guest.ask).hold(3)
+    assert guest.asked == ["hold"]

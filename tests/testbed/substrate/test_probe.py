@@ -1,6 +1,9 @@
 import errno
+import json
 import os
 import shutil
+import subprocess
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -9,19 +12,24 @@ from pyroute2.netlink.exceptions import NetlinkError
 
 from wanbed.ground.strict_model import InputError
 from wanbed.testbed.kernel.missing import MissingError
-from wanbed.testbed.kernel.user_mode_linux.guest_memory import GuestMemoryError
-from wanbed.testbed.rights.hosts_allowed import HostsAllowed
+from wanbed.testbed.kernel.user_mode_linux import GuestMemoryError
+from wanbed.testbed.rights import ENTER, HostsAllowed
 from wanbed.testbed.substrate import probe
 from wanbed.testbed.substrate.guest_device import GuestDevice
 from wanbed.testbed.substrate.guest_kernel import GUEST_PROGRAM, MODULES
 from wanbed.testbed.substrate.offer import GUEST, KERNEL, RELAY, Offer
-from wanbed.testbed.substrate.probe import choose_substrate, probe_guest, probe_kernel, probe_relay
+from wanbed.testbed.substrate.probe import choose_substrate, machine_offers, probe_guest, probe_kernel, probe_relay
 
 HAS_NETEM = Offer(KERNEL, True, "the kernel 6.1.0 accepted a netem qdisc")
+
 NO_NETEM = Offer(KERNEL, False, "the kernel 6.1.0 has no sch_netem", "modprobe sch_netem")
+
 HAS_GUEST = Offer(GUEST, True, "User-Mode Linux 6.1 with netem")
+
 HAS_RELAY = Offer(RELAY, True, "TCP is modelled")
+
 NO_RELAY = Offer(RELAY, False, "127.251.0.1: Cannot assign requested address", "set the loopback interface up")
+
 NO_GUEST = Offer(GUEST, False, "linux.uml is not on the PATH", "apt-get install user-mode-linux")
 
 
@@ -47,7 +55,7 @@ class Netlink:
         self.closed = True
 
 
-def offers(monkeypatch: pytest.MonkeyPatch, kernel: Offer, guest: Offer, relay: Offer = NO_RELAY) -> None:
+def probes_offer(monkeypatch: pytest.MonkeyPatch, kernel: Offer, guest: Offer, relay: Offer = NO_RELAY) -> None:
     monkeypatch.setattr(probe, "probe_kernel", lambda: kernel)
     monkeypatch.setattr(probe, "probe_guest", lambda: guest)
     monkeypatch.setattr(probe, "probe_relay", lambda: relay)
@@ -84,19 +92,19 @@ def able_guest(monkeypatch: pytest.MonkeyPatch, root: Path) -> None:
 
 @pytest.mark.parametrize("guest", [HAS_GUEST, NO_GUEST])
 def test_the_kernels_own_netem_is_chosen_where_it_is(monkeypatch: pytest.MonkeyPatch, guest: Offer) -> None:
-    offers(monkeypatch, HAS_NETEM, guest)
+    probes_offer(monkeypatch, HAS_NETEM, guest)
     assert choose_substrate() == HAS_NETEM
 
 
 def test_guest_is_chosen_with_the_reason_if_the_kernel_has_no_netem(monkeypatch: pytest.MonkeyPatch) -> None:
-    offers(monkeypatch, NO_NETEM, HAS_GUEST)
+    probes_offer(monkeypatch, NO_NETEM, HAS_GUEST)
     chosen = choose_substrate()
     assert (chosen.name, chosen.available) == (GUEST, True)
     assert chosen.reason == "the kernel 6.1.0 has no sch_netem, so User-Mode Linux 6.1 with netem"
 
 
 def test_no_netem_anywhere_is_an_error_with_both_reasons_and_both_remedies(monkeypatch: pytest.MonkeyPatch) -> None:
-    offers(monkeypatch, NO_NETEM, NO_GUEST)
+    probes_offer(monkeypatch, NO_NETEM, NO_GUEST)
     with pytest.raises(MissingError) as missing:
         choose_substrate()
     assert str(missing.value) == (
@@ -106,14 +114,16 @@ def test_no_netem_anywhere_is_an_error_with_both_reasons_and_both_remedies(monke
 
 
 def test_a_reason_that_both_share_is_reported_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    offers(monkeypatch, *(Offer(name, False, "no namespaces for hosts", "run as root") for name in (KERNEL, GUEST)))
+    probes_offer(
+        monkeypatch, *(Offer(name, False, "no namespaces for hosts", "run as root") for name in (KERNEL, GUEST))
+    )
     with pytest.raises(MissingError, match=r"^no netem anywhere: no namespaces for hosts \(run as root\)$"):
         choose_substrate()
 
 
 def test_a_remedy_that_both_share_is_reported_once(monkeypatch: pytest.MonkeyPatch) -> None:
     needs_root = [Offer(name, False, f"{name} needs root", "run as root, or with sudo") for name in (KERNEL, GUEST)]
-    offers(monkeypatch, *needs_root)
+    probes_offer(monkeypatch, *needs_root)
     with pytest.raises(MissingError, match=r"\(run as root, or with sudo\)$") as missing:
         choose_substrate()
     assert str(missing.value).count("run as root") == 1
@@ -123,13 +133,13 @@ def test_a_remedy_that_both_share_is_reported_once(monkeypatch: pytest.MonkeyPat
 def test_requested_substrate_is_used_regardless_of_the_other(
     monkeypatch: pytest.MonkeyPatch, asked: str, offer: Offer
 ) -> None:
-    offers(monkeypatch, HAS_NETEM, HAS_GUEST)
+    probes_offer(monkeypatch, HAS_NETEM, HAS_GUEST)
     assert choose_substrate(asked) == offer
 
 
 @pytest.mark.parametrize(("asked", "offer"), [(KERNEL, NO_NETEM), (GUEST, NO_GUEST)])
 def test_unavailable_requested_substrate_is_an_error(monkeypatch: pytest.MonkeyPatch, asked: str, offer: Offer) -> None:
-    offers(monkeypatch, *((NO_NETEM, HAS_GUEST) if asked == KERNEL else (HAS_NETEM, NO_GUEST)))
+    probes_offer(monkeypatch, *((NO_NETEM, HAS_GUEST) if asked == KERNEL else (HAS_NETEM, NO_GUEST)))
     with pytest.raises(MissingError) as missing:
         choose_substrate(asked)
     assert str(missing.value) == f"no netem in the {asked} substrate: {offer.reason} ({offer.install})"
@@ -234,18 +244,18 @@ def test_a_machine_without_tap_devices_has_the_guest_over_veth_pairs(
 
 
 def test_the_relay_is_never_chosen_by_itself_but_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    offers(monkeypatch, NO_NETEM, NO_GUEST, HAS_RELAY)
+    probes_offer(monkeypatch, NO_NETEM, NO_GUEST, HAS_RELAY)
     with pytest.raises(MissingError, match=r"; or `wanbed run --substrate relay`, where TCP is modelled\)$"):
         choose_substrate()
 
 
 def test_the_relay_is_used_on_request_whatever_else_works(monkeypatch: pytest.MonkeyPatch) -> None:
-    offers(monkeypatch, HAS_NETEM, HAS_GUEST, HAS_RELAY)
+    probes_offer(monkeypatch, HAS_NETEM, HAS_GUEST, HAS_RELAY)
     assert choose_substrate(RELAY) == HAS_RELAY
 
 
 def test_a_relay_without_a_loopback_is_an_error_with_its_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
-    offers(monkeypatch, HAS_NETEM, HAS_GUEST, NO_RELAY)
+    probes_offer(monkeypatch, HAS_NETEM, HAS_GUEST, NO_RELAY)
     with pytest.raises(MissingError, match=r"^no relay: 127\.251\.0\.1: .* \(set the loopback interface up\)$"):
         choose_substrate(RELAY)
 
@@ -253,3 +263,40 @@ def test_a_relay_without_a_loopback_is_an_error_with_its_remedy(monkeypatch: pyt
 def test_a_relay_needs_no_root(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     assert probe_relay().available
+
+
+REFUSED = HostsAllowed("Operation not permitted", "Operation not permitted", 1000)
+
+ONLY_INSIDE = HostsAllowed("Operation not permitted", None, 1000)
+
+HERE, INSIDE = Offer(KERNEL, False, "asked here"), Offer(GUEST, True, "asked inside")
+
+
+@pytest.fixture(autouse=True)
+def _here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probe, "_PROBES", (lambda: HERE,))
+
+
+def test_substrates_are_asked_inside_a_user_namespace_if_hosts_can_be_made_only_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def run(argv: list[str], **_: Any) -> "subprocess.CompletedProcess[str]":
+        assert argv[: len(ENTER)] == list(ENTER)
+        return subprocess.CompletedProcess(argv, 0, json.dumps([asdict(INSIDE)]), "")
+
+    monkeypatch.setattr(subprocess, "run", run)
+    assert machine_offers(ONLY_INSIDE) == (INSIDE,)
+
+
+@pytest.mark.parametrize("allowed", [HostsAllowed(None), REFUSED])
+def test_otherwise_they_are_asked_here(allowed: HostsAllowed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: pytest.fail("a process was started"))
+    assert machine_offers(allowed) == (HERE,)
+
+
+def test_a_question_that_fails_inside_is_asked_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    def hang(argv: list[str], *, timeout: float, **_: Any) -> None:
+        raise subprocess.TimeoutExpired(argv, timeout)
+
+    monkeypatch.setattr(subprocess, "run", hang)
+    assert machine_offers(ONLY_INSIDE) == (HERE,)

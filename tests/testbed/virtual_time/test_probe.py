@@ -4,8 +4,7 @@ import pytest
 
 from wanbed.testbed.kernel.missing import MissingError
 from wanbed.testbed.virtual_time import probe
-from wanbed.testbed.virtual_time.kernel.kernel_cache import KernelRecord, VirtualKernel
-from wanbed.testbed.virtual_time.kernel.kernel_options import configuration_hash
+from wanbed.testbed.virtual_time.kernel_cache import KernelRecord, VirtualKernel, configuration_hash
 from wanbed.testbed.virtual_time.probe import probe_virtual_time
 
 KERNEL = VirtualKernel(Path("/cache/linux"), KernelRecord("6.1.192", "source", configuration_hash(), 0x60000000))

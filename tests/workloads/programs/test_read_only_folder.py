@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.workloads.programs.conftest import Programs
-from wanbed.testbed.rights.hosts_allowed import ENTER, hosts_allowed
+from wanbed.testbed.rights import ENTER, hosts_allowed
 
 LABEL = "rank 1 on west-0"
 WRITING = "echo here; cat data; touch written || echo refused; rm data || echo refused; mkdir made || echo refused"

@@ -15,12 +15,12 @@ from wanbed.results.records.schema import GpuSample, LinkSample, TcpSample
 from wanbed.results.records.trial_tables import GPU_TABLE, LINK_TABLE, TCP_TABLE, TrialTable
 from wanbed.runner.companions.telemetry.on_hosts.sampling import Sampler
 from wanbed.runner.resolve.dilation import undilated_ns
-from wanbed.testbed.gpus.gpu_reader import GpuReadings, ReadsGpus
+from wanbed.testbed.gpus.gpus import GpuReadings, ReadsGpus
 from wanbed.testbed.gpus.nvml import NvmlReading
 from wanbed.testbed.kernel.inside import in_virtual_time
 from wanbed.testbed.kernel.link_counters import Counters, PortCounters
-from wanbed.testbed.kernel.machine_load import CpuTimes
-from wanbed.testbed.kernel.tcp_state import TcpState, TcpStates, tcp_states
+from wanbed.testbed.kernel.processors import CpuTimes
+from wanbed.testbed.kernel.tcp import TcpState, TcpStates, tcp_states
 from wanbed.testbed.running_testbed import RunningTestbed
 
 

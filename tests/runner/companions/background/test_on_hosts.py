@@ -22,7 +22,7 @@ from wanbed.runner.emulation.running_trial import RunningTrial, Trained
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.resolve.experiment import SweepPoint
 from wanbed.runner.runs.faults import TrialError
-from wanbed.testbed.hosts.host_process import Program
+from wanbed.testbed.hosts.host import Program
 from wanbed.testbed.hosts.hosts_here import HostsHere
 from wanbed.testbed.network.shared_rate import MTU_BYTES
 from wanbed.testbed.running_testbed import RunningTestbed

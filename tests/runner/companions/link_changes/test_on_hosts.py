@@ -10,10 +10,8 @@ from wanbed.results.records.trial_tables import CHANGES_TABLE
 from wanbed.runner.companions.link_changes.on_hosts import LinkChanges, change_rows
 from wanbed.runner.emulation.running_trial import RunningTrial, Trained
 from wanbed.runner.runs.faults import TrialError
-from wanbed.testbed.kernel.changes.course_run import AppliedChange, CourseRecord
-from wanbed.testbed.network.links.link_conditions import LinkConditions
-from wanbed.testbed.network.links.link_course import course_of
-from wanbed.testbed.network.links.wan_link import WanLink
+from wanbed.testbed.kernel.course_run import AppliedChange, CourseRecord
+from wanbed.testbed.network.links.wan_link import LinkConditions, WanLink, course_of
 from wanbed.testbed.network.topology import Topology
 from wanbed.testbed.substrate.substrate import SubstrateError
 

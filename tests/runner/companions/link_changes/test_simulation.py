@@ -1,9 +1,7 @@
 """The table of a simulated trial's changes of links: the first conditions, and each change until the end."""
 
 from wanbed.runner.companions.link_changes.simulation import link_changes
-from wanbed.testbed.network.links.link_conditions import LinkConditions
-from wanbed.testbed.network.links.link_course import course_of
-from wanbed.testbed.network.links.wan_link import link_of
+from wanbed.testbed.network.links.wan_link import LinkConditions, course_of, link_of
 from wanbed.testbed.network.topology import Topology
 
 FIRST, DOWN = LinkConditions(20, 10**9), LinkConditions(20, 10**9, up=False)

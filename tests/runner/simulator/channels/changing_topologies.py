@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from wanbed.testbed.network.links.link_course import course_of
+from wanbed.testbed.network.links.wan_link import course_of
 from wanbed.testbed.network.topology import Topology
 
 Changes = Sequence[tuple[int, dict[str, Any]]]

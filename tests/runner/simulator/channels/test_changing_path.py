@@ -18,8 +18,7 @@ from wanbed.runner.simulator.channels.changing_path import (
 from wanbed.runner.simulator.deadlock import SimulationError
 from wanbed.runner.simulator.event_queue import EventQueue
 from wanbed.testbed.network.flow_model.line import Line
-from wanbed.testbed.network.links.link_conditions import LinkConditions
-from wanbed.testbed.network.links.link_course import LinkCourse, course_of
+from wanbed.testbed.network.links.wan_link import LinkConditions, LinkCourse, course_of
 
 FAST, SLOW = LinkConditions(10, 1000, 800), LinkConditions(20, 100)
 FAILED, UNLIMITED = LinkConditions(10, 1000, 800, up=False), LinkConditions(5)

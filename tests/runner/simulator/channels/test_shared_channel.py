@@ -17,8 +17,7 @@ from wanbed.runner.tcp.effects import IDEAL, TcpEffects
 from wanbed.runner.validation.case import arrival_ns, chain
 from wanbed.testbed.network.flow_model.line import Line
 from wanbed.testbed.network.flow_model.window import TcpWindow
-from wanbed.testbed.network.links.link_conditions import LinkConditions
-from wanbed.testbed.network.links.link_course import LinkCourse, course_of
+from wanbed.testbed.network.links.wan_link import LinkConditions, LinkCourse, course_of
 
 MS = 1_000_000
 LATENCY_MS = 10

@@ -30,7 +30,7 @@ from wanbed.testbed.network.flow_model.congestion_window import CongestionWindow
 from wanbed.testbed.network.flow_model.line import Line
 from wanbed.testbed.network.flow_model.striping import Striping
 from wanbed.testbed.network.flow_model.window import TcpWindow
-from wanbed.testbed.network.links.link_conditions import LinkConditions
+from wanbed.testbed.network.links.wan_link import LinkConditions
 from wanbed.workloads.transport.ring.buckets import complete_ns
 
 MEGABYTE = 10**6

@@ -23,7 +23,7 @@ from wanbed.runner.trainings.program.on_hosts import (
 )
 from wanbed.runner.trainings.program.resolution import ResolvedProgram
 from wanbed.runner.trainings.program.spec import ProgramSpec
-from wanbed.testbed.hosts.host_home import HostHome, home_here
+from wanbed.testbed.hosts.host_environment import HostHome, home_here
 from wanbed.testbed.network.address_book import AddressBook
 
 CAUSE = "rank 1 on west-0 ended with status 1: RuntimeError: my bug"

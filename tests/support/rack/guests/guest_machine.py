@@ -22,7 +22,7 @@ from typing import Self
 
 from tests.support.rack.guests.guest_commands import GuestCommand, connect
 from tests.support.rack.guests.guest_wire import OUTSIDE_ADDRESS, PREFIX, GuestWire
-from wanbed.testbed.kernel.user_mode_linux.fitted_kernel import fitted_kernel
+from wanbed.testbed.kernel.user_mode_linux import fitted_kernel
 from wanbed.testbed.substrate.guest_kernel import GUEST_PROGRAM, MODULES_ROOT
 from wanbed.testbed.virtual_time.guest_place import raise_map_count
 

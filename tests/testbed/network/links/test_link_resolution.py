@@ -4,7 +4,7 @@ import pytest
 
 from wanbed.ground.impairments import Impairments
 from wanbed.ground.strict_model import InputError, parse_model
-from wanbed.testbed.network.links.link_conditions import LinkConditions
+from wanbed.testbed.network.links.wan_link import LinkConditions
 from wanbed.testbed.network.topology import Topology, resolve_topology
 from wanbed.testbed.network.topology_spec import TopologySpec
 

@@ -7,8 +7,8 @@ from typing import Any, cast
 import pytest
 
 from wanbed.ground.strict_model import parse_model
-from wanbed.testbed.kernel.changes.course_run import AppliedChange, CourseRecord
-from wanbed.testbed.kernel.qdiscs.read_back_error import ReadBackError
+from wanbed.testbed.kernel.course_run import AppliedChange, CourseRecord
+from wanbed.testbed.kernel.qdiscs import ReadBackError
 from wanbed.testbed.network.topology import Topology, resolve_topology
 from wanbed.testbed.network.topology_spec import TopologySpec
 from wanbed.testbed.rack.clocks.clock_line import ClockLine

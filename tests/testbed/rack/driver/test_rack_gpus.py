@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.support.testbed.fake_pynvml import FakeGpu, FakePynvml
-from wanbed.testbed.gpus.gpu_reader import GpuReader, gpu_memories
+from wanbed.testbed.gpus.gpus import GpuReader, gpu_memories
 from wanbed.testbed.rack.driver.rack_gpus import RackGpus
 from wanbed.testbed.rack.machine_handle import MachineLostError
 

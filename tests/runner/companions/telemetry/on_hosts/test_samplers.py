@@ -34,9 +34,9 @@ from wanbed.testbed.gpus.gpu_assignment import GpuAssignment
 from wanbed.testbed.hosts import hosts_here
 from wanbed.testbed.hosts.hosts_here import HostsHere
 from wanbed.testbed.kernel.link_counters import Counters, PortCounters
-from wanbed.testbed.kernel.machine_load import CpuTimes
+from wanbed.testbed.kernel.processors import CpuTimes
 from wanbed.testbed.kernel.rdma_devices import rdma_sent_bytes
-from wanbed.testbed.kernel.tcp_state import TcpState
+from wanbed.testbed.kernel.tcp import TcpState
 from wanbed.testbed.running_testbed import RunningTestbed
 
 

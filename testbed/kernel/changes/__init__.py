@@ -1,1 +1,0 @@
-"""WAN ports that change while packets are in them: in place, on time, and read back."""

@@ -1,1 +1,0 @@
-"""Set qdiscs, read them back, and read their statistics."""

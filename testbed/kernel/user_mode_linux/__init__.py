@@ -1,1 +1,0 @@
-"""Fit a User-Mode Linux kernel to the processor that it is about to run on."""

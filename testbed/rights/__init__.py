@@ -1,1 +1,0 @@
-"""Determine what this process may do on this machine, and enter a user namespace where it may do more."""

@@ -1,1 +1,0 @@
-"""Build and store the kernel of the virtual-time guest."""

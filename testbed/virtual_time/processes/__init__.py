@@ -1,1 +1,0 @@
-"""Start and list processes in virtual time."""

@@ -60,7 +60,7 @@ class PacketLog:
 
     @property
     def arrived(self) -> Flags:
-        """Whether each packet arrived."""
+        """A flag for each packet: True if it arrived."""
         return np.asarray(self.arrival_ns != LOST_NS)
 
     @property

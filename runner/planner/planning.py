@@ -132,7 +132,7 @@ class Plan:
 
     @property
     def proven(self) -> bool:
-        """Whether it is proven that no candidate gives more tokens per second."""
+        """Tell whether it is proven that no candidate gives more tokens per second."""
         return self.at_most <= self.chosen.price.tokens_per_s
 
     def found_by(self, priced: Priced) -> SearchName:

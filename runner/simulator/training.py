@@ -117,12 +117,12 @@ class Training:
 
     @property
     def is_pending(self) -> bool:
-        """Whether schedules are to be asked at this instant."""
+        """Tell whether schedules are to be asked at this instant."""
         return bool(self._pending)
 
     @property
     def is_training(self) -> bool:
-        """Whether any rank has an iteration left."""
+        """Tell whether any rank has an iteration left."""
         return self._training > 0
 
     def start_pending(self) -> None:

@@ -116,5 +116,5 @@ class LawCheck:
 
     @property
     def exact(self) -> bool:
-        """Whether the simulated times equal the expected ones exactly."""
+        """Tell whether the simulated times equal the expected ones exactly."""
         return self.simulated_ns == self.expected_ns

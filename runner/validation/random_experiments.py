@@ -138,7 +138,7 @@ class RandomLayout:
 
     @property
     def cells_placed_apart(self) -> bool:
-        """Whether only DP-cells of exactly this size have the replicas of each stage in one datacenter."""
+        """Tell whether only DP-cells of exactly this size have the replicas of each stage in one datacenter."""
         return self.placement is not None and not isinstance(self.placement[0], str)
 
     def written(self) -> list[Any] | None:

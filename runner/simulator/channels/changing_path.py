@@ -72,7 +72,7 @@ class ChangingPath:
 
     @property
     def fails(self) -> bool:
-        """Whether one of the directions is ever down."""
+        """Tell whether one of the directions is ever down."""
         return any(not each.up for course in (self.there, self.back) for each in course.distinct)
 
     def line(self, at_ns: int) -> Line:

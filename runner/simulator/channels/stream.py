@@ -39,7 +39,7 @@ class Sender:
         self.bits_ns_per_byte = BITS_NS * frame
         self.payload_share = payload
         self.is_burst = False
-        """Whether windows have let out at once what it sends now, so that it is served first come, first served."""
+        """True if windows have let out at once what it sends now, so that it is served first come, first served."""
         self.position = 0
         self.stream: Stream | None = None
         self.entry = 0

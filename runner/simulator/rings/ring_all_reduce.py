@@ -68,7 +68,7 @@ class RingCut:
 
     @property
     def window_holds_all(self) -> bool:
-        """Whether the window admits all chunks of the data at once, on their way to a replica or waiting there."""
+        """Tell whether the window admits all chunks of the data at once, on their way to a replica or waiting there."""
         return ring_window_chunks([self.chunks] * self.replicas, self.chunk_bytes) == self.replicas * self.chunks
 
     def awaited(self, step: int) -> tuple[int, bool] | None:

@@ -68,7 +68,7 @@ class Bbr:
 
     @property
     def in_slow_start(self) -> bool:
-        """Whether it looks for the line's rate still."""
+        """Tell whether it still looks for the line's rate."""
         return self._mode is _Mode.STARTUP
 
     def pace_ns(self, segments: int) -> int:
@@ -330,7 +330,7 @@ class Cubic:
 
     @property
     def in_slow_start(self) -> bool:
-        """Whether the window is below the threshold."""
+        """Tell whether the window is below the threshold."""
         return self.window < self.threshold
 
     def sampled(self, now_ns: int, rtt_ns: int, una: int, sent: int) -> None:

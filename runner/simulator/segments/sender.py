@@ -145,7 +145,7 @@ class SegmentSender:
 
     @property
     def has_room(self) -> bool:
-        """Whether the socket is writable: less than half of what may wait does (Linux: ``tcp_stream_memory_free``)."""
+        """Tell whether the socket is writable: less than half of what may wait does (``tcp_stream_memory_free``)."""
         return 2 * self.unsent < self._unsent_bytes
 
     @property

@@ -6,7 +6,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wanbed.ground.strict_model import InputError
+from tests.support.refused import refused
 from wanbed.runner.experiment.compute_spec import ComputeSpec
 from wanbed.runner.experiment.experiment_document import ExperimentDocument
 from wanbed.runner.experiment.sweep import sweep_point_specs
@@ -44,9 +44,7 @@ def test_families_are_named_and_priced_once(names: list[str], found: tuple[str, 
     ],
 )
 def test_what_cannot_be_asked_is_refused(names: list[str], sync_every: int | None, swap: str | None, text: str) -> None:
-    with pytest.raises(InputError) as refusal:
-        FamiliesAsked.named(names, sync_every, swap)
-    assert str(refusal.value).startswith(text)
+    assert refused(lambda: FamiliesAsked.named(names, sync_every, swap)).startswith(text)
 
 
 def test_tokens_of_replicas_that_synchronise_seldom_are_not_worth_the_same() -> None:

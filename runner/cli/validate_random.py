@@ -10,6 +10,7 @@ from wanbed.runner.cli.exit_status import log
 from wanbed.runner.runs.run_folder import DEFAULT_PARALLEL_RUNS, check_runs_folder
 from wanbed.runner.simulator.simulation import Simulate
 from wanbed.runner.validation.agreement import VIRTUAL_POINT_LIMIT, read_random_agreement, write_random_agreement
+from wanbed.runner.validation.page import RandomSection, read_explanations
 from wanbed.runner.validation.random_execution import agreement_of, run_random
 from wanbed.runner.validation.random_experiments import (
     MOST_EXPERIMENTS,
@@ -17,7 +18,6 @@ from wanbed.runner.validation.random_experiments import (
     copy_experiments,
     write_experiments,
 )
-from wanbed.runner.validation.random_page import RandomSection, read_explanations
 from wanbed.testbed.virtual_time.guest_boot import check_visible
 from wanbed.testbed.virtual_time.kernel_cache import virtual_kernel
 

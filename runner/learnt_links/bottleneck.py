@@ -167,7 +167,7 @@ class Backlogs:
         return self.found_empty >= max(_LEAST_EMPTY, _LEAST_EMPTY_PART * len(self.found_bytes))
 
     def queued_bytes(self, at_ns: int) -> float:
-        """Return what the queue holds at a time before or after all packets, if nothing else comes in between.
+        """Return the bytes in the queue at a time before or after all packets, if nothing else comes in between.
 
         Before them it is what the first one found, and what has been served since.
         """

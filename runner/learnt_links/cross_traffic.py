@@ -66,7 +66,7 @@ def chosen_piece_ns(packets: int, span_ns: int) -> int:
 
 
 def fit_cross_traffic(log: PacketLog, seen: Backlogs, piece_ns: int, *, overflows: bool) -> CrossTraffic:
-    """Return what others sent in the time of a log, in pieces of ``piece_ns``; the last one may be cut short.
+    """Return the traffic of others in the time of a log, in pieces of ``piece_ns``; the last piece may be cut short.
 
     A full queue hides what it did not let in. Where the log shows that the queue ``overflows``, others are taken to
     lose the same fraction there as the log's packets. Otherwise losses are random, and packets that were lost behind

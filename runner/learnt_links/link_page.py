@@ -136,7 +136,7 @@ def _thinned(count: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
 
 
 def cautions(learnt: LearntLink) -> list[str]:
-    """Return what a reader has to know before using the link."""
+    """Return cautions for whoever uses the link."""
     found = []
     if learnt.link.buffer.buffer_bytes is None:
         found.append(
@@ -202,7 +202,7 @@ def _whole(time_ns: float) -> int | None:
 
 
 def facts(learnt: LearntLink) -> list[tuple[str, str]]:
-    """Return what was fitted, as terms and texts."""
+    """Return the fitted figures, as terms and texts."""
     link, cross = learnt.link, learnt.link.cross_traffic
     buffer = link.buffer
     size = "at least " + size_text(buffer.largest_backlog_bytes)

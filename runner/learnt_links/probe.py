@@ -44,7 +44,7 @@ def pack_probe(number: int, sent_ns: int) -> bytes:
 
 
 def unpack_probe(payload: bytes) -> ProbePacket | None:
-    """Return what a packet's payload says, None if it is no probe's."""
+    """Return the number and the time in a packet's payload, None if it is no probe's."""
     if len(payload) < PROBE_BYTES or not payload.startswith(_MARK):
         return None
     _, number, sent_ns = _PACKET.unpack_from(payload)

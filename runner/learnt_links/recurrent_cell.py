@@ -147,7 +147,7 @@ def learn_cell(link: FittedLink, log: PacketLog, windows: int, seed: int) -> Cel
 
 
 def _inputs(levels: Tensor) -> Tensor:
-    """Return what the cell sees at each window: the level before it, and that there is one."""
+    """Return the cell's input at each window: the level before it, and a flag that there is one."""
     before = torch.cat([torch.zeros(1), levels[:-1].float() / (_LEVELS - 1)])
     known = torch.ones(len(levels))
     known[0] = 0.0

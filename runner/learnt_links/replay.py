@@ -141,7 +141,7 @@ def outcome(delay_ns: npt.NDArray[np.float64], sent: int) -> ReplayOutcome:
 
 
 def outcome_of(log: PacketLog) -> ReplayOutcome:
-    """Return what became of a log's packets in reality."""
+    """Return the real outcome of a log's packets."""
     return outcome(log.delay_ns.astype(np.float64), len(log))
 
 
@@ -170,7 +170,7 @@ class ReplayedLink:
 
     @classmethod
     def of(cls, link: FittedLink, begin_ns: int = 0) -> "ReplayedLink":
-        """Return that of a fitted link, for replays that begin at a time of its log or after it."""
+        """Return the common part of a fitted link, for replays that begin at a time of its log or after it."""
         queued_bytes = link.seen.queued_bytes(begin_ns)
         return cls(link.base_delay_ns, link.rate_bps, link.buffer_bytes, link.buffer.random_loss, queued_bytes)
 

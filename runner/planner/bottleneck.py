@@ -178,7 +178,7 @@ class _Walk:
             number, cut_ns = before, before_ns
 
     def _maker(self, rank: int, kind: int, iteration: int, microbatch: int) -> tuple[int, int, int] | None:
-        """Return who made the tensor that a computation needs, which of its works did, and when it arrived; or None."""
+        """Return the rank that made the tensor that a computation needs, by which work, and its arrival; or None."""
         stage = rank % self._stages
         if kind == _FORWARD and stage > 0:
             other = rank - 1

@@ -333,7 +333,7 @@ class FamiliesAsked:
 
 
 def family_notes(families: Sequence[FamilyPrice]) -> tuple[str, ...]:
-    """Return what a reader has to know about the families that are among these prices, a line each."""
+    """Return notes on the families that are among these prices, a line each."""
     present = {each.family for each in families}
     return tuple(f"{family}: {note}" for family, note in _NOTES.items() if family in present)
 

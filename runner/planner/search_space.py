@@ -173,7 +173,7 @@ def alike_before(topology: Topology, slower: Sequence[SlowerSpec] = ()) -> dict[
 
 
 def _speed(host: Host, slower: Sequence[SlowerSpec]) -> tuple[tuple[int | None, int | None, float], ...]:
-    """Return what the entries that name the host or its datacenter say of its GPUs."""
+    """Return the slowness of a host's GPUs, by the entries that name the host or its datacenter."""
     return tuple(
         (entry.pipeline, entry.stage, entry.factor)
         for entry in slower

@@ -202,7 +202,7 @@ class _RunningJob:
         return numbers if self.failures is None else self.failures.kept(numbers)
 
     def crossed(self, ways: Mapping[Ends, None]) -> list[Crossing]:
-        """Return what has crossed the WAN. ``ways`` are those of its job without the ring of the norm."""
+        """Return the channels that have crossed the WAN. ``ways`` are those of its job without the ring of the norm."""
         norm = [] if self.norm is None else self.norm.crossed(ways)
         return [*self.boundaries.crossed(), *self.rings.crossed(), *norm]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from wanbed.ground.files.marked_text import with_marked_text
 from wanbed.results.text import count_text
 from wanbed.runner.known_misses import MISS_CLASSES
-from wanbed.runner.validation.page_text import table
+from wanbed.runner.validation.page import table
 
 BEGIN = (
     "<!-- kinds of runner/known_misses.py: "
@@ -36,7 +36,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def kinds() -> str:
-    """Return what each kind is, its range, and why, as Markdown."""
+    """Return the kinds with their ranges and reasons, as Markdown."""
     misses = [each.miss for each in MISS_CLASSES]
     rows = [
         (f"`{miss.name}`", miss.what, miss.figure, miss.range_text, count_text(miss.cells, "trial")) for miss in misses

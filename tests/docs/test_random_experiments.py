@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from wanbed.runner.validation.agreement import EXPLAINED_LIMIT, RandomAgreement, read_random_agreement
+from wanbed.runner.validation.page import RandomSection, read_explanations
 from wanbed.runner.validation.random_experiments import draw_experiment, write_experiments
-from wanbed.runner.validation.random_page import RandomSection, read_explanations
 
 ROOT = Path(__file__).resolve().parents[2]
 PUBLISHED = ROOT / "results" / "reference" / "random"

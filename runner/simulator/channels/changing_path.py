@@ -211,7 +211,7 @@ class Retransmission:
     dilation: float = 1.0
 
     def mirrored(self) -> Retransmission:
-        """Return that of the other direction."""
+        """Return the timers of the other direction."""
         path = self.path
         return Retransmission(ChangingPath(path.back, path.there, path.port_bps, path.headers), self.dilation)
 

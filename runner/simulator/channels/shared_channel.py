@@ -73,11 +73,11 @@ class SharedChannel(Sender):
         self._carried_bits_ns = 0
 
     def arrival_ns(self, left_ns: int) -> int:
-        """Return what ``Channel.arrival_ns`` describes."""
+        """Return when a byte arrives, as ``Channel.arrival_ns`` does."""
         return left_ns + self.line.latency_ns
 
     def report_ns(self, now_ns: int) -> int:
-        """Return what ``Channel.report_ns`` describes."""
+        """Return when a report arrives, as ``Channel.report_ns`` does."""
         return now_ns + self.line.return_ns
 
     def queue(
@@ -246,11 +246,11 @@ class ChangingChannel(SharedChannel):
         self._takes_ns = [self.line.latency_ns]
 
     def arrival_ns(self, left_ns: int) -> int:
-        """Return what ``Channel.arrival_ns`` describes."""
+        """Return when a byte arrives, as ``Channel.arrival_ns`` does."""
         return left_ns + self._takes_ns[max(bisect_right(self._from_ns, left_ns), 1) - 1]
 
     def report_ns(self, now_ns: int) -> int:
-        """Return what ``Channel.report_ns`` describes."""
+        """Return when a report arrives, as ``Channel.report_ns`` does."""
         back = self._path.back
         if self._retransmission is not None and not back.at(now_ns).up:
             now_ns = self._retransmission.mirrored().resumes_ns(
@@ -259,7 +259,7 @@ class ChangingChannel(SharedChannel):
         return now_ns + back.at(now_ns).latency_ns
 
     def _waiting_bytes(self, now_ns: int) -> int:
-        """Return what the line has accepted and not carried yet."""
+        """Return the bytes that the line has accepted and not carried yet."""
         left_bytes = max(-(-self.left_bits_ns(now_ns) // self.bits_ns_per_byte), 0)
         allowed = self._window.open_bytes
         if allowed >= BOUNDED:
@@ -342,7 +342,7 @@ class ChangingChannel(SharedChannel):
             self._next_ns = _NEVER if next_ns is None else next_ns
 
     def begins(self, now_ns: int, turn: int) -> None:
-        """Do as ``SharedChannel.begins`` says, and find out when what leaves from now on arrives."""
+        """Begin as a ``SharedChannel`` does, and find out when bytes that leave from now on arrive."""
         super().begins(now_ns, turn)
         self._watch(now_ns)
         before_ns, latency_ns = self._takes_ns[-1], self.line.latency_ns
@@ -353,13 +353,13 @@ class ChangingChannel(SharedChannel):
             self._take(now_ns, max(latency_ns, before_ns))
 
     def _take(self, from_ns: int, takes_ns: int) -> None:
-        """Let what leaves from now on arrive so much later."""
+        """Let bytes that leave from now on arrive so much later."""
         if takes_ns != self._takes_ns[-1]:
             self._from_ns.append(from_ns)
             self._takes_ns.append(takes_ns)
 
     def ends(self, now_ns: int) -> None:
-        """Do as ``SharedChannel.ends`` says."""
+        """End as a ``SharedChannel`` does."""
         self._free_ns = now_ns
         if self._sends_accepted:
             self._sends_accepted, self._accepted_bytes = False, 0
@@ -393,7 +393,7 @@ class ChangingChannel(SharedChannel):
         return up_ns == now_ns
 
     def _unanswered(self, now_ns: int) -> tuple[_Loss | None, int]:
-        """Return what is not acknowledged any more, and when the next acknowledgement would come that does not."""
+        """Return the loss that acknowledgements show by missing, and when the next of them would have come."""
         flights = self._window.flights()
         last_ns = max(now_ns, flights[-1][1]) if flights else now_ns
         if not flights or self._path.answers(flights[-1][1]):

@@ -67,7 +67,7 @@ class Sender:
         """Handle that the stretch has left."""
 
     def queued_bits_ns(self, now_ns: int) -> int:
-        """Return what its windows have let out and the line has not carried yet, in wire bits x 10^9."""
+        """Return the wire bits x 10^9 that its windows have let out and the line has not carried yet."""
         return max(self.left_bits_ns(now_ns), 0) // self.payload_share
 
     def load(self, size_bytes: int, carried_bits_ns: int, now_ns: int) -> None:
@@ -229,7 +229,7 @@ class Stream:
         self._version = 0
 
     def served(self, now_ns: int) -> int:
-        """Return what each member that has always been there would have been served."""
+        """Return the service of a member that has always been there."""
         return self._served + self.rate_bps * self.payload_share * (now_ns - self.since_ns)
 
     def set_rate(self, rate_bps: int, now_ns: int, turn: int) -> None:

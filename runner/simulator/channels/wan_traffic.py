@@ -59,7 +59,7 @@ class ServedStreams:
         self._known: dict[int, Served] = {}
 
     def __getitem__(self, number: int) -> Served:
-        """Return what a stream had served."""
+        """Return the service of a stream."""
         if number not in self._known:
             self._known[number] = Served(self._streams[number])
         return self._known[number]
@@ -156,7 +156,7 @@ class ChannelTraffic(HostTraffic):
         self._line = line
 
     def counts(self) -> tuple[Column, Column]:
-        """Return what ``HostTraffic.counts`` describes."""
+        """Return times and bytes, as ``HostTraffic.counts`` does."""
         return self._whole
 
     @cached_property
@@ -175,7 +175,7 @@ class ChannelTraffic(HostTraffic):
         return ChannelTraffic(source, destination, self._histories, self._line)
 
     def sent_by(self, times_ns: Column) -> npt.NDArray[np.float64]:
-        """Return what ``HostTraffic.sent_by`` describes."""
+        """Return the bytes sent by each time, as ``HostTraffic.sent_by`` does."""
         asked_ns = np.unique(times_ns)
         changes_ns = _times_ns([history.around(asked_ns) for history in self._histories])
         near = np.unique(np.add.outer(np.searchsorted(changes_ns, asked_ns), (-1, 0)))

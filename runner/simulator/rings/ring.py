@@ -61,7 +61,7 @@ class NestedRing:
         self._inside, self._across, self._events = inside, across, events
 
     def join(self, iteration: int, position: int, now_ns: int, done: Done) -> None:
-        """Do as ``Ring.join`` says."""
+        """Join as in any ``Ring``."""
         home, seat = divmod(position, len(self._across))
 
         def scattered(_: int, end_ns: int) -> None:

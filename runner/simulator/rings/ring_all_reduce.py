@@ -72,7 +72,7 @@ class RingCut:
         return ring_window_chunks([self.chunks] * self.replicas, self.chunk_bytes) == self.replicas * self.chunks
 
     def awaited(self, step: int) -> tuple[int, bool] | None:
-        """Return what the next replica must have reported as used before ``step`` begins, None if nothing.
+        """Return the step that the next replica must have reported as used before ``step`` begins, None if none.
 
         The result is a step and whether all of it is needed or only its first chunk. It assumes a window that holds all
         chunks. Replicas report used chunks in batches of a quarter of the window.

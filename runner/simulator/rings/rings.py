@@ -161,7 +161,7 @@ class PrivateRing:
         self.under_way: list[tuple[list[int], list[int]]] = []
 
     def join(self, iteration: int, position: int, now_ns: int, done: Done) -> None:
-        """Do as ``Ring.join`` says. ``done`` of all replicas is called when the last one joins."""
+        """Join as in any ``Ring``. ``done`` of all replicas is called when the last one joins."""
         waiting = self._waiting.setdefault(iteration, {})
         waiting[position] = now_ns, done
         if len(waiting) < len(self._ends):

@@ -81,7 +81,7 @@ class Bbr:
         return min(max(int(self._pace * _BURST_NS), _LEAST_BURST), _MOST_BURST)
 
     def stamped(self, now_ns: int, *, idle: bool) -> Stamp:
-        """Return what a segment that is sent now takes along, to measure the rate when it has arrived."""
+        """Return the stamp of a segment that is sent now, which measures the rate when it has arrived."""
         if idle:
             self._first_ns = self._delivered_ns = now_ns
         return Stamp(self._delivered, self._delivered_ns, self._first_ns, self._limited_until > 0)

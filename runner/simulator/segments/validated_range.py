@@ -32,7 +32,7 @@ def configured_text(impairment: Impairment, value: Any) -> str:
 
 
 def cubic_beyond(conditions: LinkConditions, *, several: bool) -> Iterator[str]:
-    """Yield what one direction of a link has that was not validated for cubic. ``several`` connections differ."""
+    """Yield the figures of one direction of a link that were not validated for cubic, with ``several`` connections."""
     if 0 < conditions.impairments.loss < CUBIC_LEAST_LOSS:
         yield f"cubic, validated with loss from {format_fraction(CUBIC_LEAST_LOSS)}"
     if several and conditions.impairments.jitter_ns > CUBIC_MOST_JITTER_NS:

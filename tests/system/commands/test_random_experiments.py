@@ -13,7 +13,7 @@ from tests.support.runner.wanbed_command import printed
 from tests.system.virtual_time.inside_virtual_time import kernel_or_skip
 from wanbed.runner.cli.validate_random import DEFAULT_SEED
 from wanbed.runner.validation.agreement import AGREEMENT_FILE, EXPLAINED_LIMIT
-from wanbed.runner.validation.random_page import read_explanations
+from wanbed.runner.validation.page import read_explanations
 
 ROOT = Path(__file__).resolve().parents[3]
 PUBLISHED = ROOT / "results" / "reference" / "random"

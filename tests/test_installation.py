@@ -115,7 +115,7 @@ def test_a_wheel_has_every_shipped_experiment(installed: Path, wanbed: Callable[
 
 
 def test_a_wheel_has_the_hook_for_a_users_python(installed: Path) -> None:
-    here, there = (folder / "workloads" / "programs" / "hook" for folder in (ROOT, installed / PACKAGE))
+    here, there = (folder / "workloads" / "user_programs" / "hook" for folder in (ROOT, installed / PACKAGE))
     assert {file.relative_to(here) for file in here.rglob("*.py")} == {
         file.relative_to(there) for file in there.rglob("*.py")
     }

@@ -1,11 +1,137 @@
-"""What a rank keeps of the model that it trains: gradients, checkpoints, and weights for an evaluation."""
+"""What a rank keeps of the model that it trains: gradients, checkpoints, and weights for an evaluation.
 
+The checkpoints of a training: a folder for each iteration after which it could begin again.
+
+::
+
+    <checkpoints>/after-<n>/stage-<s>     what stage s holds after n iterations; written whole or not at all
+
+The replicas of a stage are alike, so that those of the first pipeline write for all. A checkpoint is complete when it
+has every stage. What has no state, such as replayed compute, writes none: it may begin at any iteration.
+
+The weights that a training keeps for its evaluation: a folder for each iteration after which it is evaluated.
+
+::
+
+    <snapshots>/after-<n>/replica-<p>/stage-<s>.npz     the weights of stage s of pipeline p after n iterations
+
+Ranks only write them, between two iterations and to this machine's disk. So an evaluation costs training the time of
+one write, and the network nothing. Needs no torch.
+"""
+
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from wanbed.workloads.checkpoints import CheckpointConfig, Checkpoints
 from wanbed.workloads.compute.backends.backend import ModelFiles
-from wanbed.workloads.evaluation.snapshots import SnapshotConfig, Snapshots
+
+KEPT = 3
+"""The last checkpoints that are kept. Stages are up to one iteration apart, so that the newest may lack some."""
+
+
+@dataclass(frozen=True)
+class CheckpointConfig:
+    """The checkpoints that a rank writes and begins with.
+
+    ``folder`` has those that it writes after every ``every`` iterations, of which the first is number 0. ``resume`` are
+    the files of all stages that it begins with; () to begin anew. Raise ValueError naming the field.
+    """
+
+    folder: str
+    every: int
+    resume: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.every < 1:
+            raise ValueError(f"every: {self.every} is below 1")
+
+
+@dataclass(frozen=True)
+class Checkpoints:
+    """The checkpoints of one stage in a rank. ``save`` writes its state to a file."""
+
+    config: CheckpointConfig
+    stage: int
+    save: Callable[[Path], None]
+
+    def finished(self, iteration: int) -> None:
+        """Write the checkpoint after ``iteration`` if there is to be one, and remove this stage's oldest."""
+        done, every = iteration + 1, self.config.every
+        if done % every:
+            return
+        path = checkpoint_file(Path(self.config.folder), done, self.stage)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.save(path)
+        checkpoint_file(Path(self.config.folder), done - KEPT * every, self.stage).unlink(missing_ok=True)
+
+
+def checkpoint_file(folder: Path, done: int, stage: int) -> Path:
+    """Return the file of a stage in the checkpoint after ``done`` iterations."""
+    return folder / f"after-{done}" / f"stage-{stage}"
+
+
+def checkpoint_files(folder: Path, done: int, stages: int) -> tuple[Path, ...]:
+    """Return the files of the checkpoint after ``done`` iterations, () if it is not complete."""
+    files = tuple(checkpoint_file(folder, done, stage) for stage in range(stages))
+    return files if all(file.is_file() for file in files) else ()
+
+
+def last_restart(done: int, every: int, complete: Callable[[int], bool]) -> int:
+    """Return after how many iterations training can begin again: at most ``done``, 0 if there is no checkpoint."""
+    return next((number for number in range(done - done % every, 0, -every) if complete(number)), 0)
+
+
+MAX_SNAPSHOT_BYTES = 8 * 2**30
+"""The most bytes that the snapshots of one trial may take."""
+
+
+@dataclass(frozen=True)
+class SnapshotConfig:
+    """The snapshots that a rank writes into ``folder``: after every ``every`` iterations, and after the last one.
+
+    Raises ValueError naming the field.
+    """
+
+    folder: str
+    every: int
+    iterations: int
+
+    def __post_init__(self) -> None:
+        for name in ("every", "iterations"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}: {getattr(self, name)} is below 1")
+
+    @property
+    def after(self) -> tuple[int, ...]:
+        """After how many iterations there is a snapshot."""
+        return evaluated_after(self.iterations, self.every)
+
+
+def evaluated_after(iterations: int, every: int) -> tuple[int, ...]:
+    """Return after how many of ``iterations`` a training is evaluated: every ``every``, and all."""
+    return tuple(dict.fromkeys((*range(every, iterations + 1, every), iterations)))
+
+
+@dataclass(frozen=True)
+class Snapshots:
+    """The snapshots of one rank. ``save`` writes its weights to a file."""
+
+    config: SnapshotConfig
+    pipeline: int
+    stage: int
+    save: Callable[[Path], None]
+
+    def finished(self, iteration: int) -> None:
+        """Write the snapshot after ``iteration``, counted from 0, if there is to be one."""
+        if iteration + 1 in self.config.after:
+            path = snapshot_file(Path(self.config.folder), iteration + 1, self.pipeline, self.stage)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self.save(path)
+
+
+def snapshot_file(folder: Path, done: int, pipeline: int, stage: int) -> Path:
+    """Return the file of a stage of a pipeline in the snapshot after ``done`` iterations."""
+    return folder / f"after-{done}" / f"replica-{pipeline}" / f"stage-{stage}.npz"
 
 
 @dataclass(frozen=True)

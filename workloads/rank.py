@@ -16,23 +16,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
 
-from wanbed.workloads.chunk_transport import ChunkTransport
 from wanbed.workloads.compute.backends.backend import Computation, RankContext, create_backend
 from wanbed.workloads.compute.compute import SynchronizedCompute
-from wanbed.workloads.compute.timer_slack import wake_precisely
-from wanbed.workloads.configured_process import print_line, run_configured
+from wanbed.workloads.host_process import die_with_parent, print_line, run_configured, wake_precisely
 from wanbed.workloads.kept_files import resume
-from wanbed.workloads.parent_process import die_with_parent
 from wanbed.workloads.rank_config import RankConfig, read_rank_config
 from wanbed.workloads.rank_loop import Rank
-from wanbed.workloads.replica_sums import BucketSums, DeviceSums, ReplicaSums, RingSums
-from wanbed.workloads.replica_synchronization import Gatherer, ReplicaSynchronization
+from wanbed.workloads.replica_sums import (
+    BucketSums,
+    DeviceSums,
+    Gatherer,
+    ReplicaSums,
+    ReplicaSynchronization,
+    RingSums,
+)
 from wanbed.workloads.schedules.schedule import ScheduleError, create_schedule
-from wanbed.workloads.serving.gpu.gpu_worker import GpuWorker, WorkerThread
-from wanbed.workloads.serving.gpu.serving_gpu import serving_gpu
-from wanbed.workloads.serving.gpu.shared_gpu import SharedGpu
+from wanbed.workloads.serving.gpu_worker import GpuWorker, WorkerThread, serving_gpu
 from wanbed.workloads.serving.serving_configs import GpuServingConfig
+from wanbed.workloads.serving.shared_gpu import SharedGpu
 from wanbed.workloads.start_gate import wait_at_gate
+from wanbed.workloads.transport.chunk_transport import ChunkTransport
 from wanbed.workloads.transport.event import (
     Event,
     Failed,
@@ -45,15 +48,11 @@ from wanbed.workloads.transport.event import (
     SegmentsSent,
     StateReceived,
 )
-from wanbed.workloads.transport.frames.buffer_pool import BufferPool
 from wanbed.workloads.transport.peer import Peer, TransportError
+from wanbed.workloads.transport.receive_buffers import BufferPool
 from wanbed.workloads.transport.rendezvous import Rendezvous
-from wanbed.workloads.transport.ring.bucket_ring import BucketRing
-from wanbed.workloads.transport.ring.ring import RingAllReduce
-from wanbed.workloads.transport.star.gathering import Gathering
-from wanbed.workloads.transport.star.joins import Joins, await_state
-from wanbed.workloads.transport.star.star_sum import StarSums
-from wanbed.workloads.transport.star.star_thread import StarThread
+from wanbed.workloads.transport.ring_sum import BucketRing, RingAllReduce
+from wanbed.workloads.transport.star_sum import Gathering, Joins, StarSums, StarThread, await_state
 from wanbed.workloads.transport.striped_transport import StripedTransport
 from wanbed.workloads.transport.summing_thread import SumEvents, SummingThread
 

@@ -12,8 +12,7 @@ from wanbed.workloads.compute.backends.backend import ComputeBackend, ComputeCon
 from wanbed.workloads.kept_files import KeptFilesConfig
 from wanbed.workloads.schedules.pipeline_shape import PipelineShape
 from wanbed.workloads.serving.serving_configs import GpuServingConfig
-from wanbed.workloads.transport.links_config import LinksConfig
-from wanbed.workloads.transport.rendezvous_config import RendezvousConfig
+from wanbed.workloads.transport.links_config import LinksConfig, RendezvousConfig
 
 
 @dataclass(frozen=True)

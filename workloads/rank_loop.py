@@ -1,23 +1,25 @@
-"""The loop of one rank: ask its schedule, compute, exchange messages, sum gradients, and log what it did."""
+"""The loop of one rank: ask its schedule, compute, exchange messages, sum gradients, and log what it did.
+
+Hand messages to the transport once they have been copied from a GPU, while the rank continues to compute.
+"""
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 from queue import Empty, SimpleQueue
+from threading import Thread
 
 from wanbed.results.records.span_log import NO_MICROBATCH, PREFILL, Span, SpanLog, SpanLogHeader
-from wanbed.workloads.collective.gradient_norm import GradientNorm
 from wanbed.workloads.compute.backends.backend import Computation
-from wanbed.workloads.compute.device.copy_thread import CopyThread
 from wanbed.workloads.kept_files import KeptFiles
 from wanbed.workloads.message import Message
 from wanbed.workloads.rank_config import RankConfig
-from wanbed.workloads.replica_sums import ReplicaSums
-from wanbed.workloads.replica_synchronization import Gatherer
+from wanbed.workloads.replica_sums import Gatherer, GradientNorm, ReplicaSums
 from wanbed.workloads.schedules.action import Action
+from wanbed.workloads.schedules.group_by_group import group_by_group
+from wanbed.workloads.schedules.pipeline_shape import VirtualStages
 from wanbed.workloads.schedules.schedule import Schedule, ScheduleError, create_schedule
-from wanbed.workloads.schedules.virtual.group_by_group import group_by_group
-from wanbed.workloads.schedules.virtual.virtual_stages import VirtualStages
-from wanbed.workloads.serving.gpu.shared_gpu import SharedGpu
+from wanbed.workloads.serving.shared_gpu import SharedGpu
 from wanbed.workloads.transport.event import (
     BucketSummed,
     Closed,
@@ -34,6 +36,44 @@ from wanbed.workloads.transport.event import (
     StateReceived,
 )
 from wanbed.workloads.transport.striped_transport import StripedTransport
+
+Fetch = Callable[[Message], memoryview]
+
+Send = Callable[[int, Message, memoryview], None]
+
+
+class CopyThread:
+    """A thread that calls ``fetch``, which waits for the copy, and then ``send``, for each message in order.
+
+    If either raises, the error is passed to ``report``, and nothing more is sent.
+    """
+
+    def __init__(self, fetch: Fetch, send: Send, report: Callable[[Exception], None]) -> None:
+        self._fetch = fetch
+        self._send = send
+        self._report = report
+        self._messages: SimpleQueue[tuple[int, Message] | None] = SimpleQueue()
+        self._thread = Thread(target=self._run, name="copy thread", daemon=True)
+        self._thread.start()
+
+    def send(self, iteration: int, message: Message) -> None:
+        """Queue a message whose copy has begun."""
+        self._messages.put((iteration, message))
+
+    def close(self) -> None:
+        """Send the queued messages and end the thread. May be called again."""
+        self._messages.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        while (entry := self._messages.get()) is not None:
+            iteration, message = entry
+            try:
+                self._send(iteration, message, self._fetch(message))
+            except Exception as fault:
+                # No other code sees an error of this thread, and the rank would wait for the message for ever.
+                self._report(fault)
+                return
 
 
 class Rank:

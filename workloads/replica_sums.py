@@ -1,24 +1,80 @@
-"""Sum the gradients of a rank with those of the other replicas of its stage. Each way to do so is a class."""
+"""Sum the gradients of a rank with those of the other replicas of its stage. Each way to do so is a class.
 
+The gradient norm: the all-reduce of one number over all ranks, for which every optimizer step waits.
+
+A training that clips gradients by their global norm cannot change any weight before all gradients are known. The number
+is the sum of the squares of the rank's own gradients, where its back end computes them, and 0 otherwise. Nothing is
+clipped, so that losses are those of a training that does not wait.
+
+One rank's synchronisations with the other replicas of its stage: begun after one iteration, applied after another.
+
+The sum runs in a thread of its own, over a ring or a star, beside the iterations in between.
+"""
+
+import struct
 import time
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from wanbed.results.records.span_log import NO_MICROBATCH, Span
-from wanbed.workloads.compute.compute import BucketCompute, Compute
+from wanbed.results.records.span_log import NO_MICROBATCH, NORM, Span
+from wanbed.workloads.compute.compute import BucketCompute, Compute, SynchronizedCompute
 from wanbed.workloads.schedules.action import Action
 from wanbed.workloads.schedules.schedule import Schedule
 from wanbed.workloads.transport.event import BucketSummed, DeviceSummed, SegmentReceived, SegmentsSent
-from wanbed.workloads.transport.ring.ring import RingAllReduce
+from wanbed.workloads.transport.links_config import NORM_BYTES, LinksConfig
+from wanbed.workloads.transport.ring_sum import RingAllReduce
+from wanbed.workloads.transport.star_sum import Gathering
+from wanbed.workloads.transport.striped_transport import StripedTransport
 from wanbed.workloads.transport.summing_thread import SummingThread
 
 if TYPE_CHECKING:
     from wanbed.workloads.collective.device_all_reduce import DeviceAllReduce
 
+_NUMBER = struct.Struct("=f")
+
+
+class GradientNorm:
+    """One rank's side of the all-reduce, over the ring ``norm_ring`` of the configuration.
+
+    ``squares`` returns the sum of the squares of the rank's gradients once they are complete, None for none.
+    """
+
+    def __init__(self, config: LinksConfig, transport: StripedTransport, squares: Callable[[], float] | None) -> None:
+        self._ring = RingAllReduce(config, transport, of_norm=True)
+        self._number = len(config.rings)
+        self._squares = squares
+
+    def owns(self, event: SegmentReceived | SegmentsSent) -> bool:
+        """Return whether an event is one of this ring."""
+        return event.ring == self._number
+
+    def handle(self, event: SegmentReceived | SegmentsSent) -> None:
+        """Handle an event of this ring."""
+        self._ring.handle(event)
+
+    def await_all(self, iteration: int, await_event: Callable[[], None]) -> Span:
+        """Return the span of the all-reduce, which ends when the numbers of all ranks are summed here.
+
+        ``await_event`` is as for ``RingAllReduce.run``.
+        """
+        start_ns = time.monotonic_ns()
+        number = bytearray(_NUMBER.pack(0.0 if self._squares is None else self._squares()))
+        self._ring.run(iteration, memoryview(number), NORM_BYTES, _add, await_event)
+        return Span(NORM, iteration, NO_MICROBATCH, start_ns, time.monotonic_ns(), NORM_BYTES)
+
+
+def _add(total: memoryview, part: memoryview) -> None:
+    _NUMBER.pack_into(total, 0, _NUMBER.unpack_from(total)[0] + _NUMBER.unpack_from(part)[0])
+
+
 Interval = tuple[int, int]
 """Start and end of a computation in CLOCK_MONOTONIC nanoseconds."""
+
 AwaitEvent = Callable[[], None]
 """Waits for one event of the rank and handles it, an event of the sums by ``ReplicaSums.handle``."""
+
 SumsEvent = BucketSummed | DeviceSummed | SegmentReceived | SegmentsSent
 
 
@@ -137,3 +193,100 @@ class DeviceSums(ReplicaSums):
 def summed_span(event: BucketSummed, iteration: int) -> Span:
     """Return the span of a sum by a thread."""
     return Span("all_reduce", iteration, NO_MICROBATCH, event.start_ns, event.end_ns, event.size_bytes)
+
+
+class ReplicaSynchronization(ReplicaSums):
+    """The synchronisations of one rank in ``iterations`` iterations. ``sums`` reports BucketSummed, or Failed.
+
+    ``applied`` is how many have been applied, of which those count too that were before this rank began.
+    """
+
+    def __init__(
+        self,
+        compute: Compute,
+        synchronized: SynchronizedCompute,
+        sums: SummingThread,
+        *,
+        iterations: int,
+        applied: int = 0,
+    ) -> None:
+        super().__init__(compute)
+        self._rules = synchronized.rules
+        self._synchronized = synchronized
+        self._iterations = iterations
+        self._sums = sums
+        self.applied = applied
+        self._under_way: _UnderWay | None = None
+        self._unsummed = 0
+        self._parts = 0
+
+    def synchronize(self, iteration: int, await_event: AwaitEvent) -> list[Interval]:
+        """Begin the synchronisation that begins after ``iteration``, and apply the one that is applied after it.
+
+        Return when a pseudo-gradient has been encoded and an outer step taken, as far as anything is computed for it.
+        """
+        computed: list[Interval | None] = []
+        fragment, applied_after = self._rules.fragment_begun(iteration), self._rules.applied_after(iteration)
+        if fragment is not None and applied_after < self._iterations:
+            computed.append(self._begin(_UnderWay(fragment, applied_after)))
+        under_way = self._under_way
+        if under_way is not None and under_way.applied_after == iteration:
+            while self._unsummed:
+                await_event()
+            self._under_way = None
+            self.applied += 1
+            computed.append(self._synchronized.apply(under_way.fragment, self._parts))
+        return [each for each in computed if each is not None]
+
+    def _begin(self, begun: "_UnderWay") -> Interval | None:
+        encoded = self._synchronized.encode(begun.fragment)
+        self._under_way = begun
+        self._unsummed += 1
+        self._sums.complete(lambda: self._synchronized.encoded(begun.fragment))
+        return encoded
+
+    def handle(self, event: SumsEvent, iteration: int) -> Span | None:
+        """Return the span of the sum, in the iteration after which it is applied."""
+        under_way = self._under_way
+        if not isinstance(event, BucketSummed) or under_way is None:
+            return super().handle(event, iteration)
+        self._unsummed -= 1
+        self._parts = event.parts
+        return summed_span(event, under_way.applied_after)
+
+    def state(self, size_bytes: int) -> memoryview | None:
+        """Return what a replica begins with that joins after this iteration; None while a synchronisation is under way.
+
+        Raise ValueError if it has another size.
+        """
+        return None if self._under_way is not None else self._synchronized.state(size_bytes)
+
+    def close(self) -> None:
+        """End the thread."""
+        self._sums.close()
+
+
+@dataclass(frozen=True, slots=True)
+class _UnderWay:
+    fragment: int
+    applied_after: int
+
+
+@dataclass(frozen=True)
+class Gatherer:
+    """The rank that gathers a star: ``gathering`` sums the parts of all, and this rank's are ``synchronization``."""
+
+    gathering: Gathering
+    synchronization: ReplicaSynchronization
+
+    def admit(self, joining: AbstractSet[int], iteration: int) -> bool:
+        """Let replicas that have come back begin with ``iteration``, as this rank is before it.
+
+        Return False while a synchronisation is under way, when none can begin.
+        """
+        state = self.synchronization.state(self.gathering.star.state_bytes)
+        if state is None:
+            return False
+        for rank in sorted(joining):
+            self.gathering.admit(rank, iteration, self.synchronization.applied, state)
+        return True

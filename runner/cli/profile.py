@@ -27,10 +27,9 @@ from wanbed.runner.compute_profiling.device_at_hand import CpuAtHand, DeviceAtHa
 from wanbed.runner.compute_profiling.profile_text import ProfileRow, clocks_text, rows_of, unsteady
 from wanbed.runner.compute_profiling.task import PromptsTask, StagesTask, check_fits, profile_task
 from wanbed.testbed.kernel.missing import MissingError
-from wanbed.workloads.prefill.profile_files import MeasuredPrefill
-from wanbed.workloads.profiles.compute_profile import MeasuredProfile
-from wanbed.workloads.profiles.measured_conditions import UNSTEADY
-from wanbed.workloads.profiling.repeats import LEAST_REPEATS, Pace
+from wanbed.workloads.bubbletea.profile_files import MeasuredPrefill
+from wanbed.workloads.profiles.compute_profile import UNSTEADY, MeasuredProfile
+from wanbed.workloads.profiles.repeats import LEAST_REPEATS, Pace
 
 _NAMED = 3
 """The number of unsteady figures that the last line names. The table marks all of them."""

@@ -15,7 +15,7 @@ from wanbed.testbed.gpus.gpus import Gpu, machine_gpus, visible_gpus
 from wanbed.testbed.gpus.nvml import Nvml, NvmlError, open_nvml
 from wanbed.testbed.kernel.missing import MissingError
 from wanbed.workloads.compute.torch_work import DEVICES
-from wanbed.workloads.profiles.measured_conditions import DeviceState
+from wanbed.workloads.profiles.compute_profile import DeviceState
 
 _CPUINFO = Path("/proc/cpuinfo")
 _MEMINFO = Path("/proc/meminfo")

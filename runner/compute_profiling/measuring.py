@@ -11,27 +11,25 @@ from wanbed.runner.compute_profiling.device_at_hand import ClockSampler, DeviceA
 from wanbed.runner.compute_profiling.task import PromptsTask, StagesTask, stage_name
 from wanbed.runner.runs.environment import library_versions
 from wanbed.testbed.kernel.missing import MissingError
-from wanbed.workloads.compute.device.determinism import choose_kernels
-from wanbed.workloads.compute.device.torch_device import TorchDevice, create_device
+from wanbed.workloads.bubbletea.profile_files import MeasuredChunk, MeasuredLayers, MeasuredPrefill, MeasuredPrompt
+from wanbed.workloads.compute.device.torch_device import TorchDevice, choose_kernels, create_device
 from wanbed.workloads.compute.torch_work import TorchWork
+from wanbed.workloads.gpt.gpt_stage import DTYPES
 from wanbed.workloads.inference.inference_stage import InferenceStage
-from wanbed.workloads.model.gpt_stage import DTYPES
-from wanbed.workloads.prefill.profile_files import MeasuredChunk, MeasuredLayers, MeasuredPrefill, MeasuredPrompt
-from wanbed.workloads.profiles.compute_profile import MeasuredProfile, ProfileSource
-from wanbed.workloads.profiles.measured_conditions import (
+from wanbed.workloads.profiles.compute_profile import (
     Ceiling,
     DeviceState,
     MeasuredConditions,
+    MeasuredProfile,
     MeasuredTime,
+    ProfileSource,
     ceiling_of,
     clocks_of,
     measured_time,
 )
-from wanbed.workloads.profiling.matrix_product import measure_product
-from wanbed.workloads.profiling.model_parts import POSITIONS, StageToMeasure, model_times
-from wanbed.workloads.profiling.prompt_measurement import measure_chunk
-from wanbed.workloads.profiling.repeats import Pace
-from wanbed.workloads.profiling.stage_measurement import measure_stage
+from wanbed.workloads.profiles.device_measurements import measure_chunk, measure_product, measure_stage
+from wanbed.workloads.profiles.model_parts import POSITIONS, StageToMeasure, model_times
+from wanbed.workloads.profiles.repeats import Pace
 
 Log = Callable[[str], None]
 Value = TypeVar("Value")

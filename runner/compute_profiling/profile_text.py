@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from wanbed.results.text import clock_text, count_text
+from wanbed.workloads.bubbletea.profile_files import MeasuredPrefill
 from wanbed.workloads.inference.inference_model import InferenceModel
-from wanbed.workloads.prefill.profile_files import MeasuredPrefill
-from wanbed.workloads.profiles.compute_profile import MeasuredProfile
-from wanbed.workloads.profiles.measured_conditions import Clocks, MeasuredTime
+from wanbed.workloads.profiles.compute_profile import Clocks, MeasuredProfile, MeasuredTime
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,18 @@ from wanbed.ground.shown_text import MAX_DIGITS, shown
 from wanbed.ground.strict_model import InputError, parse_model
 from wanbed.runner.experiment.model_spec import NAMED_MODELS, ModelSpec
 from wanbed.testbed.kernel.missing import MissingError
+from wanbed.workloads.bubbletea.prefill_profile import LEAST_SIZES
+from wanbed.workloads.gpt.gpt_config import GptConfig
 from wanbed.workloads.inference.inference_model import INFERENCE_MODELS, InferenceModel
-from wanbed.workloads.model.gpt_config import GptConfig
-from wanbed.workloads.prefill.profile_fit import LEAST_SIZES
-from wanbed.workloads.profiling.memory_need import host_bytes, product_bytes, prompt_bytes, stage_bytes
-from wanbed.workloads.profiling.model_parts import POSITIONS, StageToMeasure, stages_to_measure
+from wanbed.workloads.profiles.model_parts import (
+    POSITIONS,
+    StageToMeasure,
+    host_bytes,
+    product_bytes,
+    prompt_bytes,
+    stage_bytes,
+    stages_to_measure,
+)
 
 PRODUCT_SIZES = {"cpu": (512, 1024), "cuda": (4096, 8192, 16_384)}
 """Sizes of the square matrices whose products give the ceiling, by kind of device."""

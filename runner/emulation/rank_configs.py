@@ -20,19 +20,23 @@ from wanbed.testbed.network.address_book import AddressBook
 from wanbed.testbed.network.addressing import HOST_INTERFACE
 from wanbed.testbed.network.links.wan_link import longest_outage_ns
 from wanbed.testbed.network.topology import Topology
-from wanbed.workloads.chunk_transport import ChunkMessages
 from wanbed.workloads.collective.collective_config import GLOO, NCCL, CollectiveConfig
 from wanbed.workloads.compute.backends.backend import ComputeConfig
-from wanbed.workloads.evaluation.snapshots import SnapshotConfig
-from wanbed.workloads.kept_files import KeptFilesConfig
+from wanbed.workloads.compute.torch_work import SwapSettings
+from wanbed.workloads.kept_files import KeptFilesConfig, SnapshotConfig
 from wanbed.workloads.rank_config import RankConfig
 from wanbed.workloads.serving.serving_configs import GpuServingConfig
-from wanbed.workloads.swapping.swap_settings import SwapSettings
-from wanbed.workloads.transport.links_config import BoundaryConfig, ExchangeConfig, LinksConfig, RingConfig
+from wanbed.workloads.transport.chunk_transport import ChunkMessages
+from wanbed.workloads.transport.links_config import (
+    BoundaryConfig,
+    ExchangeConfig,
+    LinksConfig,
+    RendezvousConfig,
+    RingConfig,
+    StarConfig,
+)
 from wanbed.workloads.transport.peer import Peer
-from wanbed.workloads.transport.rendezvous_config import RendezvousConfig
 from wanbed.workloads.transport.socket_options import PEER_TIMEOUT_S
-from wanbed.workloads.transport.star.star_config import StarConfig
 
 FIRST_PORT = 20_000
 """Rank r listens on FIRST_PORT + r; the stores of stages follow. All are below the kernel's ephemeral ports."""

@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, Field, SerializerFunctionWrapHandler, With
 from wanbed.ground.shown_text import shown
 from wanbed.ground.strict_model import StrictModel
 from wanbed.runner.experiment.quantities import Truth, whole_number
-from wanbed.workloads.model.gpt_config import (
+from wanbed.workloads.gpt.gpt_config import (
     MAX_CONTEXT_TOKENS,
     MAX_HEADS,
     MAX_HIDDEN,

@@ -10,7 +10,7 @@ from wanbed.ground.strict_model import StrictModel
 from wanbed.ground.units import Fraction
 from wanbed.results.records.span_log import MAX_ITERATIONS
 from wanbed.runner.experiment.quantities import MAX_PIPELINES, LearningRate, NameOrPath, Truth, whole_number
-from wanbed.workloads.model.held_out import DEFAULT_FRACTION, DEFAULT_SEQUENCES
+from wanbed.workloads.gpt.learnt_text import DEFAULT_FRACTION, DEFAULT_SEQUENCES
 
 MAX_STAGES = 1024
 MAX_MICROBATCHES = 4096

@@ -18,8 +18,8 @@ from wanbed.runner.companions.prefill.spec import DRAWN, MEASURED
 from wanbed.runner.experiment.experiment_spec import ExperimentSpec
 from wanbed.runner.experiment.sweep import ONE_FOR_THE_RUN
 from wanbed.runner.experiment.variant_spec import OTHER_SCHEDULES
+from wanbed.workloads.bubbletea.profile_files import prefill_profile_names
 from wanbed.workloads.compute.backends.registry import backend_names
-from wanbed.workloads.prefill.profile_files import prefill_profile_names
 from wanbed.workloads.profiles.catalogue import profile_names
 from wanbed.workloads.schedules.registry import schedule_names
 

@@ -24,7 +24,7 @@ from wanbed.runner.experiment.transport_spec import TransportSpec
 from wanbed.runner.planner.search_space import Candidate, Runs
 from wanbed.runner.resolve.stage_costs import StageCosts
 from wanbed.testbed.network.topology import Topology
-from wanbed.workloads.transport.ring.buckets import bucket_count
+from wanbed.workloads.transport.ring_round import bucket_count
 
 
 class IterationBound:

@@ -25,8 +25,7 @@ from wanbed.testbed.network.tcp_settings import TcpSettings
 from wanbed.testbed.network.topology import Topology
 from wanbed.workloads.message import MessageKind
 from wanbed.workloads.schedules.planning.cell_plan import BoundaryCosts, CellCosts
-from wanbed.workloads.transport.frames.cutting import Cutting
-from wanbed.workloads.transport.frames.frame import HEADER_BYTES
+from wanbed.workloads.transport.frame import HEADER_BYTES, Cutting
 
 MOST_WINDOWS = 100
 """A transfer of at most this many windows is followed round by round. The time of a longer one is computed from the

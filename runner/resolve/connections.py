@@ -13,7 +13,7 @@ from wanbed.runner.resolve.placement import Pair
 from wanbed.testbed.network.goodput import tcp_goodput_bps
 from wanbed.testbed.network.tcp_settings import TcpSettings
 from wanbed.testbed.network.topology import Topology
-from wanbed.workloads.transport.frames.frame import CHUNK_BYTES
+from wanbed.workloads.transport.frame import CHUNK_BYTES
 from wanbed.workloads.transport.peer import UNSENT_BYTES
 
 _FILL_MARGIN = Fraction(11, 10)

@@ -16,8 +16,8 @@ from wanbed.runner.resolve.stage_costs import model_config
 from wanbed.runner.trainings.local_updates.resolution import LocalUpdatesVariant
 from wanbed.runner.trainings.torch_baseline.resolution import BaselineVariant
 from wanbed.workloads.baselines.baseline_config import TORCH_1F1B, TORCH_DDP, TORCH_GPIPE
-from wanbed.workloads.prefill.prefill_settings import FillPolicy
-from wanbed.workloads.profiling.memory_need import TrainingMemory, swapped_memory, together, training_memory
+from wanbed.workloads.bubbletea.prefill_settings import FillPolicy
+from wanbed.workloads.profiles.model_parts import TrainingMemory, swapped_memory, together, training_memory
 from wanbed.workloads.schedules.action import ActionKind
 from wanbed.workloads.schedules.fixed_order import FixedOrder
 from wanbed.workloads.schedules.schedule import create_schedule

@@ -16,7 +16,7 @@ from wanbed.runner.trainings.torch_baseline.resolution import BaselineVariant
 from wanbed.runner.trainings.trace.resolution import TraceVariant
 from wanbed.testbed.network.topology import Topology, check_can_be_emulated
 from wanbed.testbed.network.topology_spec import TopologySpec
-from wanbed.workloads.trace.replayed_trace import ReplayedTrace
+from wanbed.workloads.trace_replay.replayed_trace import ReplayedTrace
 
 _OF_KNOWN_TIMES = {"slower": "slower", "jitter": "jitter", "from_run": "from"}
 """Fields of ``compute`` that only known times go with, and what they are called in the file."""

@@ -27,7 +27,7 @@ from wanbed.runner.resolve.stage_costs import profile_conditions
 from wanbed.runner.resolve.variant_resolution import resolve_variants
 from wanbed.runner.trainings.program.resolution import ProgramVariant
 from wanbed.testbed.network.topology import Topology
-from wanbed.workloads.profiles.measured_conditions import MeasuredConditions
+from wanbed.workloads.profiles.compute_profile import MeasuredConditions
 
 MAX_PLACES = 10_000_000
 """The most hosts and placed stages, each a few hundred bytes, in all sweep points and variants of a run together."""

@@ -25,11 +25,11 @@ from wanbed.runner.resolve.written_variant import (
 from wanbed.runner.trainings.local_updates.resolution import Swapping, swapped_costs, trained_alone
 from wanbed.runner.trainings.torch_baseline.resolution import BaselineVariant, check_baseline
 from wanbed.workloads.baselines.baseline_config import BASELINE_SCHEDULES
+from wanbed.workloads.grouping import Grouping
+from wanbed.workloads.schedules.pipeline_shape import VirtualStages
 from wanbed.workloads.schedules.planning.cell_plan import CellPlan, options_for
 from wanbed.workloads.schedules.planning.planned_schedule import PlannedSchedule
 from wanbed.workloads.schedules.schedule import Schedule, create_schedule
-from wanbed.workloads.schedules.virtual.virtual_stages import VirtualStages
-from wanbed.workloads.swapping.grouping import Grouping
 from wanbed.workloads.synchronization.synchronization import ATOM, DILOCO
 
 

@@ -13,10 +13,9 @@ from wanbed.runner.resolve.resolved_variant import ResolvedVariant, Transfer
 from wanbed.runner.resolve.stage_costs import StageCosts
 from wanbed.runner.resolve.stage_rings import Ring, StageRings, ring_pairs
 from wanbed.workloads.compute.replay import ReplayCosts
-from wanbed.workloads.schedules.pipeline_shape import PipelineShape
+from wanbed.workloads.schedules.pipeline_shape import PipelineShape, VirtualStages
 from wanbed.workloads.schedules.planning.cell_plan import CellPlan, options_for
-from wanbed.workloads.schedules.virtual.virtual_stages import VirtualStages
-from wanbed.workloads.transport.ring.buckets import bucket_count, cut_buckets
+from wanbed.workloads.transport.ring_round import bucket_count, cut_buckets
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from wanbed.ground.nearest_name import did_you_mean
 from wanbed.ground.strict_model import InputError
 from wanbed.results.text import count_text
 from wanbed.testbed.network.topology import Datacenter, Host, Topology
-from wanbed.workloads.schedules.virtual.virtual_stages import VirtualStages
+from wanbed.workloads.schedules.pipeline_shape import VirtualStages
 
 ConfiguredPlacement = Sequence[str] | Sequence[Sequence[str]]
 

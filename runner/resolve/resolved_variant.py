@@ -12,8 +12,8 @@ from wanbed.runner.experiment.variant_spec import VariantSpec
 from wanbed.runner.resolve.connections import tcp_settings
 from wanbed.runner.resolve.placement import Pair, Placement
 from wanbed.testbed.network.tcp_settings import TcpSettings
-from wanbed.workloads.background.offered_rate import OfferedRate
-from wanbed.workloads.prefill.service_config import ServiceConfig
+from wanbed.workloads.background_flows.flow import OfferedRate
+from wanbed.workloads.bubbletea.service_config import ServiceConfig
 
 
 @dataclass(frozen=True)

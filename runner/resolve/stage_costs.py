@@ -13,11 +13,10 @@ from wanbed.ground.units import MAX_DURATION_NS, MAX_SIZE_BYTES, format_duration
 from wanbed.runner.experiment.experiment_spec import ExperimentSpec
 from wanbed.runner.experiment.model_spec import DEFAULT_MODEL
 from wanbed.workloads.compute.replay import ReplayCosts, ReplayDurations, ReplaySizes
-from wanbed.workloads.model.gpt_config import GptConfig, bytes_per_element
+from wanbed.workloads.gpt.gpt_config import GptConfig, bytes_per_element
 from wanbed.workloads.profiles.catalogue import load_profile
-from wanbed.workloads.profiles.compute_profile import MeasuredProfile, MeasuredStageCosts
-from wanbed.workloads.profiles.measured_conditions import MeasuredConditions
-from wanbed.workloads.schedules.virtual.virtual_stages import VirtualStages
+from wanbed.workloads.profiles.compute_profile import MeasuredConditions, MeasuredProfile, MeasuredStageCosts
+from wanbed.workloads.schedules.pipeline_shape import VirtualStages
 
 _Value = TypeVar("_Value", bool, int)
 

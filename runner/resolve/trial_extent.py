@@ -21,9 +21,9 @@ from wanbed.runner.resolve.written_variant import WrittenVariant
 from wanbed.testbed.network.flow_model.line import PAYLOAD_BYTES
 from wanbed.testbed.network.goodput import tcp_goodput_bps
 from wanbed.testbed.network.topology import Topology
-from wanbed.workloads.schedules.virtual.virtual_stages import VirtualStages
-from wanbed.workloads.trace.replayed_trace import ReplayedTrace, WorkKind
-from wanbed.workloads.transport.ring.buckets import bucket_count
+from wanbed.workloads.schedules.pipeline_shape import VirtualStages
+from wanbed.workloads.trace_replay.replayed_trace import ReplayedTrace, WorkKind
+from wanbed.workloads.transport.ring_round import bucket_count
 
 MAX_TRIAL_NS = 100 * 365 * 86_400 * 10**9
 """A hundred years, a third of the range of 64 bits."""

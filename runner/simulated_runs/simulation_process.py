@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from multiprocessing.connection import Connection
 
 from wanbed.runner.simulated_runs.simulated_trial import simulate_into
-from wanbed.workloads.parent_process import ParentEndedError, die_with_parent
+from wanbed.workloads.host_process import ParentEndedError, die_with_parent
 
 
 def main(parent_pid: int, connection: Connection) -> None:

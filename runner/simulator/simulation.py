@@ -16,7 +16,7 @@ from wanbed.runner.companions.faults.spec import PlannedFault
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 from wanbed.runner.tcp.effects import TcpEffects
 from wanbed.testbed.network.topology import Topology
-from wanbed.workloads.prefill.control.outcome import RequestRecord
+from wanbed.workloads.bubbletea.request import RequestRecord
 
 KIND_CODES: Mapping[str, int] = {kind: code for code, kind in enumerate(SPAN_KINDS)}
 """The code of each kind of span in ``SpanColumns.kind``."""

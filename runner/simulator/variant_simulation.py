@@ -43,8 +43,7 @@ from wanbed.runner.trainings.trace.simulation import simulate_trace
 from wanbed.testbed.network.flow_model.striping import Striping
 from wanbed.testbed.network.topology import Topology
 from wanbed.workloads.message import MessageKind
-from wanbed.workloads.transport.frames.cutting import Cutting
-from wanbed.workloads.transport.frames.frame import HEADER_BYTES
+from wanbed.workloads.transport.frame import HEADER_BYTES, Cutting
 
 Rows = npt.NDArray[np.int64]
 

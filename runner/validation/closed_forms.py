@@ -45,8 +45,7 @@ from wanbed.runner.validation.forms.rings import (
     straggler,
     varied_replicas,
 )
-from wanbed.workloads.transport.frames.cutting import Cutting
-from wanbed.workloads.transport.frames.frame import HEADER_BYTES
+from wanbed.workloads.transport.frame import HEADER_BYTES, Cutting
 
 MS, S = 1_000_000, 1_000_000_000
 _FORWARDS_MS, _BACKWARDS_MS, _LATENCIES_MS = (10, 30, 20, 25), (40, 50, 90, 60), (5, 80, 20)

@@ -16,8 +16,8 @@ import torch
 from studies.gpu_kit.clocks import clocks_named
 from wanbed.workloads.compute.device.device_measurement import DeviceMeasurement
 from wanbed.workloads.compute.device.torch_device import TorchDevice, create_device
-from wanbed.workloads.model.gpt_config import GptConfig
-from wanbed.workloads.model.gpt_stage import DTYPES, build_stage
+from wanbed.workloads.gpt.gpt_config import GptConfig
+from wanbed.workloads.gpt.gpt_stage import DTYPES, build_stage
 
 SPANS, ROUNDS = 25, 31
 """The spans of an iteration: 8 microbatches, each with forward, recompute and backward, and an optimizer's step."""

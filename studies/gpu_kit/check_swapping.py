@@ -24,13 +24,12 @@ import torch
 from studies.gpu_kit.clocks import clocks_named
 from wanbed.results.records.span_log import SwappingRecord
 from wanbed.runner.companions.losses.on_hosts import largest_error
-from wanbed.workloads.compute.swapping.swapped_compute import SwappedCompute
+from wanbed.workloads.compute.swapped_compute import SwappedCompute
 from wanbed.workloads.compute.torch_compute import TorchCompute
-from wanbed.workloads.compute.torch_work import TorchWork
-from wanbed.workloads.model.gpt_config import GptConfig
+from wanbed.workloads.compute.torch_work import SwapSettings, TorchWork
+from wanbed.workloads.gpt.gpt_config import GptConfig
 from wanbed.workloads.schedules.action import Action, ActionKind
-from wanbed.workloads.schedules.virtual.group_by_group import group_by_group
-from wanbed.workloads.swapping.swap_settings import SwapSettings
+from wanbed.workloads.schedules.group_by_group import group_by_group
 
 
 @dataclass(frozen=True)

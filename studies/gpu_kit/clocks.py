@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from wanbed.results.text import held_down_text
 from wanbed.runner.compute_profiling.device_at_hand import ClockSampler, device_at_hand
 from wanbed.runner.compute_profiling.profile_text import clocks_text
-from wanbed.workloads.profiles.measured_conditions import clocks_of
+from wanbed.workloads.profiles.compute_profile import clocks_of
 
 
 @contextmanager

@@ -19,8 +19,7 @@ from studies.which_training.setting import DATACENTERS, GPUS_EACH, SYNC_EVERY, M
 from studies.which_training.tiny_training import TinyTraining, held_out_losses
 from wanbed.ground.files.atomic_write import write_whole
 from wanbed.results.text import list_text, table_line
-from wanbed.workloads.synchronization.synchronization import Synchronization
-from wanbed.workloads.synchronization.wire_format import WireFormat
+from wanbed.workloads.synchronization.synchronization import Synchronization, WireFormat
 
 DATA_PARALLEL = "data parallel"
 """As what all synchronous methods learn: each sums the gradients of all sequences of an iteration."""

@@ -13,10 +13,10 @@ from torch.nn.utils import vector_to_parameters
 
 from wanbed.workloads.compute.torch_compute import TorchCompute
 from wanbed.workloads.compute.torch_work import TorchWork
-from wanbed.workloads.model.gpt_config import GptConfig
-from wanbed.workloads.model.gpt_stage import build_stage, language_loss
-from wanbed.workloads.model.held_out import HeldOut
-from wanbed.workloads.model.tokens import TokenSource
+from wanbed.workloads.gpt.gpt_config import GptConfig
+from wanbed.workloads.gpt.gpt_stage import build_stage, language_loss
+from wanbed.workloads.gpt.learnt_text import HeldOut
+from wanbed.workloads.gpt.tokens import TokenSource
 from wanbed.workloads.schedules.action import Action, ActionKind
 from wanbed.workloads.synchronization.synchronization import Synchronization
 

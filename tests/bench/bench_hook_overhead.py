@@ -17,9 +17,9 @@ from statistics import median
 
 import torch
 
-from wanbed.workloads.programs.hook.wanbed_hook.config import OPTIMIZER, HookConfig
-from wanbed.workloads.programs.hook.wanbed_hook.hook import Hook
-from wanbed.workloads.programs.hook_environment import with_hook
+from wanbed.workloads.user_programs.hook.wanbed_hook.config import OPTIMIZER, HookConfig
+from wanbed.workloads.user_programs.hook.wanbed_hook.hook import Hook
+from wanbed.workloads.user_programs.program_start import with_hook
 
 ITERATIONS, PROFILED, WARM_UP = 160, 40, 20
 STEPS = 5000

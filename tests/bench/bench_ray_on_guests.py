@@ -17,7 +17,7 @@ from tests.support.workloads.reference_training import train_reference
 from wanbed.results import load
 from wanbed.results.reading.run import Run
 from wanbed.testbed.substrate.probe import probe_guest
-from wanbed.workloads.model.gpt_config import GptConfig
+from wanbed.workloads.gpt.gpt_config import GptConfig
 
 pytestmark = pytest.mark.measures
 

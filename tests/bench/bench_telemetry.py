@@ -11,8 +11,8 @@ from statistics import median
 from wanbed.workloads.compute.device.device_measurement import DeviceMeasurement
 from wanbed.workloads.compute.torch_compute import TorchCompute
 from wanbed.workloads.compute.torch_work import TorchWork
+from wanbed.workloads.gpt.gpt_config import GptConfig
 from wanbed.workloads.message import Message, MessageKind
-from wanbed.workloads.model.gpt_config import GptConfig
 from wanbed.workloads.schedules.action import Action, ActionKind
 
 ROUNDS, SPANS = 41, 33

@@ -11,7 +11,7 @@ from statistics import median
 
 import torch
 
-from wanbed.workloads.model.normal_weights import NormalWeights, _generator_of, draw_weights
+from wanbed.workloads.gpt.initial_weights import NormalWeights, _generator_of, draw_weights
 
 REPEATS = 5
 HIDDEN = 4096

@@ -10,7 +10,7 @@ from wanbed.ground.impairments import Impairments
 from wanbed.runner.planner.experiment_file import load_experiment
 from wanbed.runner.simulator.simulation import KIND_CODES
 from wanbed.runner.simulator.variant_simulation import simulate_variant
-from wanbed.workloads.model.gpt_config import GptConfig
+from wanbed.workloads.gpt.gpt_config import GptConfig
 
 SECTION = "A WAN, a model, a compute profile"
 PRESET, EXPERIMENT = blocks(DOCS / "extending.md", "yaml", SECTION)

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from wanbed.ground.dataclass_json import read_config, write_config
-from wanbed.workloads.model.gpt_config import Architecture, GptConfig
+from wanbed.workloads.gpt.gpt_config import Architecture, GptConfig
 
 
 @dataclass(frozen=True)

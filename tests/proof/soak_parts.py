@@ -29,7 +29,7 @@ PARTS = (
     Part("links", ("ground", "netem_profiles", "testbed/network", "testbed/kernel"), ("tests/system/links",)),
     Part("hosts", ("testbed",), ("tests/system/hosts", "tests/system/virtual_time")),
     Part("training", ("workloads",), ("tests/system/training", "tests/system/transport")),
-    Part("programs", ("workloads/programs",), ("tests/system/programs",)),
+    Part("programs", ("workloads/user_programs",), ("tests/system/programs",)),
     Part(
         "simulator",
         tuple(f"runner/{package}" for package in ("simulator", "tcp", "planner", "resolve", "bound", "experiment")),

@@ -9,7 +9,7 @@ from wanbed.runner.planner.experiment_file import load_experiment
 from wanbed.runner.resolve.dilation import choose_dilation
 from wanbed.runner.resolve.experiment import SweepPoint
 from wanbed.runner.simulator.variant_simulation import simulate_variant
-from wanbed.workloads.prefill.control.outcome import count_outcomes
+from wanbed.workloads.bubbletea.request import count_outcomes
 
 FOLDER = Path(runner.__file__).parent / "experiments"
 

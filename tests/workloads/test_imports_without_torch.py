@@ -13,7 +13,7 @@ import pytest
         "wanbed.workloads.compute.backends.torch_backend",
         "wanbed.runner.experiment.experiment_spec",
         "wanbed.workloads.compute.torch_work",
-        "wanbed.workloads.model.gpt_config",
+        "wanbed.workloads.gpt.gpt_config",
         "wanbed.workloads.profiles.compute_profile",
         "wanbed.workloads.profiles.catalogue",
         "wanbed.workloads.rank",

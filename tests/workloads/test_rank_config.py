@@ -5,20 +5,18 @@ from pathlib import Path
 
 import pytest
 
+from wanbed.workloads.bubbletea.prefill_profile import PrefillProfile
+from wanbed.workloads.bubbletea.prefill_settings import PrefillSettings
 from wanbed.workloads.collective.collective_config import CollectiveConfig
 from wanbed.workloads.compute.backends.backend import ComputeConfig
 from wanbed.workloads.compute.replay import ReplayCosts, ReplayDurations, ReplaySizes
-from wanbed.workloads.inference.inference_model import INFERENCE_MODELS
-from wanbed.workloads.inference.inference_work import InferenceWork
-from wanbed.workloads.model.gpt_config import GptConfig
-from wanbed.workloads.prefill.prefill_profile import PrefillProfile
-from wanbed.workloads.prefill.prefill_settings import PrefillSettings
+from wanbed.workloads.gpt.gpt_config import GptConfig
+from wanbed.workloads.inference.inference_model import INFERENCE_MODELS, InferenceWork
 from wanbed.workloads.rank_config import RankConfig, read_rank_config
 from wanbed.workloads.schedules.pipeline_shape import PipelineShape
 from wanbed.workloads.serving.serving_configs import Endpoint, GpuServingConfig
-from wanbed.workloads.transport.links_config import BoundaryConfig, LinksConfig, RingConfig
+from wanbed.workloads.transport.links_config import BoundaryConfig, LinksConfig, RendezvousConfig, RingConfig
 from wanbed.workloads.transport.peer import Peer
-from wanbed.workloads.transport.rendezvous_config import RendezvousConfig
 
 PLAN = RankConfig(
     rank=1,

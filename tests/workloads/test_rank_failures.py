@@ -26,7 +26,7 @@ from tests.support.workloads.loopback_ranks import (
 from wanbed.results.records.span_log import read_span_log
 from wanbed.workloads.rank_config import RankConfig
 from wanbed.workloads.schedules.pipeline_shape import PipelineShape
-from wanbed.workloads.transport.rendezvous_config import RendezvousConfig
+from wanbed.workloads.transport.links_config import RendezvousConfig
 
 
 def await_first_iteration(plan: RankConfig) -> None:

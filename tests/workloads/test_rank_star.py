@@ -19,7 +19,7 @@ from wanbed.workloads.compute.replay import ReplayCosts, ReplayDurations
 from wanbed.workloads.rank_config import RankConfig
 from wanbed.workloads.schedules.pipeline_shape import PipelineShape
 from wanbed.workloads.synchronization.synchronization import SumTopology, Synchronization
-from wanbed.workloads.transport.star.star_config import StarConfig
+from wanbed.workloads.transport.links_config import StarConfig
 
 PART_BYTES, PATIENCE_S = 100_000, 60
 ITERATIONS, JOINED = 10, 400

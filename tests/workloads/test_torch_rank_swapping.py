@@ -11,12 +11,10 @@ from tests.support.workloads.reference_local_updates import train_tiny_replicas
 from tests.support.workloads.synchronized_ranks import PATIENCE_S, lose_and_start_again, mean_losses, star_configs
 from tests.support.workloads.torch_configs import MICROBATCHES, TINY
 from wanbed.results.records.span_log import COMPUTE_KINDS, read_span_log
-from wanbed.workloads.evaluation.snapshots import SnapshotConfig
-from wanbed.workloads.evaluation.snapshots import stage_file as snapshot_file
-from wanbed.workloads.kept_files import KeptFilesConfig
-from wanbed.workloads.model.gpt_config import GptConfig
+from wanbed.workloads.compute.torch_work import SwapSettings
+from wanbed.workloads.gpt.gpt_config import GptConfig
+from wanbed.workloads.kept_files import KeptFilesConfig, SnapshotConfig, snapshot_file
 from wanbed.workloads.rank_config import RankConfig
-from wanbed.workloads.swapping.swap_settings import SwapSettings
 from wanbed.workloads.synchronization.synchronization import SumTopology, Synchronization
 
 REPLICAS, ITERATIONS = 3, 4

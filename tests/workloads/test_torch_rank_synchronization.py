@@ -15,12 +15,9 @@ from tests.support.workloads.synchronized_ranks import (
     star_configs,
     train_synchronized,
 )
-from wanbed.workloads.evaluation.snapshots import SnapshotConfig
-from wanbed.workloads.evaluation.snapshots import stage_file as snapshot_file
-from wanbed.workloads.kept_files import KeptFilesConfig
-from wanbed.workloads.model.gpt_config import GptConfig
-from wanbed.workloads.synchronization.fragments import cut_fragments
-from wanbed.workloads.synchronization.synchronization import SumTopology, Synchronization
+from wanbed.workloads.gpt.gpt_config import GptConfig
+from wanbed.workloads.kept_files import KeptFilesConfig, SnapshotConfig, snapshot_file
+from wanbed.workloads.synchronization.synchronization import SumTopology, Synchronization, cut_fragments
 
 ITERATIONS = 6
 SMALL = GptConfig(layers=1, hidden=32, context=32, heads=2, vocabulary=256)

@@ -15,8 +15,8 @@ from torchft import Manager, ProcessGroupGloo
 from torchft.local_sgd import DiLoCo
 
 from tests.support.workloads.torch_configs import LEARNING_RATE, MICROBATCHES, SEED, TINY
-from wanbed.workloads.model.gpt_stage import build_stage, language_loss
-from wanbed.workloads.model.tokens import TokenSource
+from wanbed.workloads.gpt.gpt_stage import build_stage, language_loss
+from wanbed.workloads.gpt.tokens import TokenSource
 
 LOOPBACK = "127.0.0.1"
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 from wanbed.ground.dataclass_json import read_config, write_config
 from wanbed.workloads.compute.torch_work import DEVICES
-from wanbed.workloads.evaluation.snapshots import SnapshotConfig
-from wanbed.workloads.model.gpt_config import GptConfig, bytes_per_element
-from wanbed.workloads.model.held_out import HeldOut
+from wanbed.workloads.gpt.gpt_config import GptConfig, bytes_per_element
+from wanbed.workloads.gpt.learnt_text import HeldOut
+from wanbed.workloads.kept_files import SnapshotConfig
 
 TORCH_GPIPE, TORCH_1F1B, TORCH_ZB, TORCH_DDP = BASELINE_SCHEDULES = (
     "torch-gpipe",

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from wanbed.workloads.baselines.baseline_config import BaselineConfig, read_baseline_config
-from wanbed.workloads.parent_process import die_with_parent
+from wanbed.workloads.host_process import die_with_parent
 
 _fatal = threading.Lock()
 

@@ -9,8 +9,8 @@ from wanbed.workloads.compute.compute import BucketCompute, Compute, TrainingGpu
 from wanbed.workloads.compute.varied_durations import DurationDraws, Variation
 from wanbed.workloads.message import Message, MessageKind
 from wanbed.workloads.schedules.action import Action, ActionKind
-from wanbed.workloads.transport.frames.buffer_pool import BufferPool
-from wanbed.workloads.transport.ring.buckets import complete_ns, cut_buckets
+from wanbed.workloads.transport.receive_buffers import BufferPool
+from wanbed.workloads.transport.ring_round import complete_ns, cut_buckets
 
 LONGEST_SLEEP_NS = 500_000_000
 

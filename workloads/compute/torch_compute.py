@@ -1,34 +1,95 @@
-"""Train one stage of a GPT with torch."""
+"""Train one stage of a GPT with torch.
+
+Find out, during a backward, when all gradients of a bucket are final.
+"""
 
 import math
 import time
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from wanbed.results.records.span_log import NO_MICROBATCH, DeviceRecord
 from wanbed.workloads.compute.compute import BucketCompute, Compute, MeasuredDevice, TrainingGpu
-from wanbed.workloads.compute.device.determinism import choose_kernels
 from wanbed.workloads.compute.device.device_measurement import DeviceMeasurement
 from wanbed.workloads.compute.device.staging import IncomingCopy, OutgoingCopy, create_staging
-from wanbed.workloads.compute.device.torch_device import create_device
+from wanbed.workloads.compute.device.torch_device import as_tensor, choose_kernels, create_device
 from wanbed.workloads.compute.flat_parameters import FlatParameters
-from wanbed.workloads.compute.gradient_buckets import GradientBuckets
-from wanbed.workloads.compute.tensor_bytes import as_tensor
 from wanbed.workloads.compute.torch_work import TorchWork
+from wanbed.workloads.gpt.gpt_stage import (
+    DTYPES,
+    DeferredGradients,
+    GptStage,
+    WeightGradient,
+    build_stage,
+    language_loss,
+)
+from wanbed.workloads.gpt.tokens import TokenSource
 from wanbed.workloads.message import Message, MessageKind
-from wanbed.workloads.model.gpt_stage import DTYPES, GptStage, build_stage, language_loss
-from wanbed.workloads.model.split_linear import DeferredGradients, WeightGradient
-from wanbed.workloads.model.tokens import TokenSource
 from wanbed.workloads.schedules.action import Action, ActionKind
-from wanbed.workloads.synchronization.outer_optimizer import OuterOptimizer
-from wanbed.workloads.synchronization.outer_steps import OuterSteps
-from wanbed.workloads.transport.ring.buckets import cut_buckets
+from wanbed.workloads.synchronization.outer_optimizer import OuterOptimizer, OuterSteps
+from wanbed.workloads.transport.ring_round import cut_buckets
+
+Part = tuple[int, int]
+"""The first element of a part of the flat gradients, and the one after its last."""
+
+
+class GradientBuckets:
+    """The buckets of one backward, in the order in which they are summed: from the last elements to the first.
+
+    ``parts`` has the parameters with the elements that the gradient of each has in the flat gradients. ``complete`` is
+    called with each bucket, in order, as soon as all gradients in it and in those before it are final.
+    """
+
+    def __init__(
+        self, parts: Mapping[nn.Parameter, Part], buckets: Collection[Part], complete: Callable[[int, int], None]
+    ) -> None:
+        self._buckets = list(buckets)
+        self._complete = complete
+        self._missing = {
+            parameter: [
+                number for number, (start, end) in enumerate(self._buckets) if first < end and start < after_last
+            ]
+            for parameter, (first, after_last) in parts.items()
+        }
+        self._open = [0] * len(self._buckets)
+        for numbers in self._missing.values():
+            for number in numbers:
+                self._open[number] += 1
+        self._next = 0
+
+    @contextmanager
+    def hooked(self) -> Iterator[None]:
+        """Within this context, take a gradient as final as soon as a backward has added to it."""
+        handles = [
+            parameter.register_post_accumulate_grad_hook(self.final)  # type: ignore[no-untyped-call]
+            for parameter in self._missing
+        ]
+        try:
+            yield
+        finally:
+            for handle in handles:
+                handle.remove()
+
+    def final(self, parameter: Tensor) -> None:
+        """Handle that the gradient of ``parameter`` is final."""
+        for number in self._missing.pop(parameter, ()):  # type: ignore[call-overload]
+            self._open[number] -= 1
+        while self._next < len(self._buckets) and not self._open[self._next]:
+            bucket = self._buckets[self._next]
+            self._next += 1
+            self._complete(*bucket)
+
+    def final_but(self, awaited: Collection[Tensor]) -> None:
+        """Handle that all gradients are final, but those of ``awaited``."""
+        kept = {id(parameter) for parameter in awaited}
+        for parameter in [each for each in self._missing if id(each) not in kept]:
+            self.final(parameter)
 
 
 @dataclass(frozen=True, slots=True)

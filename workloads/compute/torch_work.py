@@ -1,12 +1,26 @@
-"""The configuration of a torch computation. Needs no torch and goes through JSON."""
+"""The configuration of a torch computation. Needs no torch and goes through JSON.
+
+Define the settings by which a rank that computes for real swaps a whole model through its device.
+"""
 
 from dataclasses import dataclass
 
-from wanbed.workloads.model.gpt_config import GptConfig, bytes_per_element
-from wanbed.workloads.model.held_out import HeldOut
-from wanbed.workloads.schedules.virtual.virtual_stages import VirtualStages
-from wanbed.workloads.swapping.swap_settings import SwapSettings
+from wanbed.workloads.gpt.gpt_config import GptConfig, bytes_per_element
+from wanbed.workloads.gpt.learnt_text import HeldOut
+from wanbed.workloads.schedules.pipeline_shape import VirtualStages
 from wanbed.workloads.synchronization.synchronization import Synchronization
+
+
+@dataclass(frozen=True)
+class SwapSettings:
+    """``layers_of_groups`` are the groups, None to choose them by times that the rank measures when it begins.
+
+    ``memory_bytes`` is what the device has for the weights of two groups, None for no limit.
+    """
+
+    layers_of_groups: tuple[int, ...] | None = None
+    memory_bytes: int | None = None
+
 
 DEVICES = ("auto", "cpu", "cuda")
 

@@ -3,11 +3,11 @@
 from torch import Tensor
 
 from wanbed.workloads.compute.device.torch_device import TorchDevice
+from wanbed.workloads.gpt.gpt_config import bytes_per_element
+from wanbed.workloads.gpt.gpt_stage import DTYPES
 from wanbed.workloads.inference.inference_model import InferenceModel
 from wanbed.workloads.inference.key_value_cache import KVCache
 from wanbed.workloads.inference.llama_layers import LlamaLayers, build_layers, place_chunk
-from wanbed.workloads.model.gpt_config import bytes_per_element
-from wanbed.workloads.model.gpt_stage import DTYPES
 
 
 class PrefillChunk:

@@ -3,8 +3,7 @@
 import torch
 from torch import Tensor
 
-from wanbed.workloads.compute.device.torch_device import TorchDevice
-from wanbed.workloads.compute.tensor_bytes import as_bytes
+from wanbed.workloads.compute.device.torch_device import TorchDevice, as_bytes
 from wanbed.workloads.inference.inference_model import InferenceModel
 
 

@@ -1,4 +1,9 @@
-"""The layers of a Llama-shaped model with random weights, which do not depend on how the model is cut into stages."""
+"""The layers of a Llama-shaped model with random weights, which do not depend on how the model is cut into stages.
+
+Causal grouped-query attention of a chunk to itself and to all tokens before it, by torch's fused kernels.
+
+Rotary position embedding: rotate each token's queries and keys by angles proportional to its position.
+"""
 
 from dataclasses import dataclass
 
@@ -6,12 +11,77 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from wanbed.workloads.inference.chunk_attention import chunk_attention, chunk_mask
+from wanbed.workloads.gpt.initial_weights import NormalWeights, draw_weights, undrawn_embedding, undrawn_module
 from wanbed.workloads.inference.inference_model import InferenceModel
 from wanbed.workloads.inference.key_value_cache import KVCache
-from wanbed.workloads.inference.rotary import Rotation
-from wanbed.workloads.model.normal_weights import NormalWeights, draw_weights
-from wanbed.workloads.model.undrawn_module import undrawn_embedding, undrawn_module
+
+
+def chunk_mask(tokens: int, prior_tokens: int, device: torch.device) -> Tensor | None:
+    """Return what a chunk of ``tokens`` after ``prior_tokens`` attends to, as ``chunk_attention`` takes it.
+
+    None for a first chunk, which is causal, and for a single token, which attends to all. Otherwise it is, on the CPU,
+    a matrix (tokens, prior tokens + tokens) that is true where a token attends to a token. On a GPU it is torch's
+    ``causal_lower_right``, which names the matrix without making it: FlashAttention takes no matrix, and the kernel
+    that does takes no grouped queries, so that all scores would be written to memory in fp32.
+    """
+    if not prior_tokens or tokens == 1:
+        return None
+    end = prior_tokens + tokens
+    if device.type == "cuda":
+        # It loads torch's compiler, which takes a second, so processes that compute on the CPU do without.
+        from torch.nn.attention.bias import causal_lower_right  # noqa: PLC0415
+
+        return causal_lower_right(tokens, end)
+    return torch.ones(tokens, end, dtype=torch.bool, device=device).tril(prior_tokens)
+
+
+def chunk_attention(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
+    """Return the mixed values, of the shape of ``query``, (tokens, heads, head_dim).
+
+    ``keys`` and ``values``, (prior tokens + tokens, kv_heads, head_dim), are those of the whole sequence so far.
+    """
+    grouped = True
+    if query.is_cuda and query.dtype == torch.float32:
+        # FlashAttention takes no fp32, and the other fused kernel no grouped queries: repeat each key and value head.
+        queries_per_key = query.shape[1] // keys.shape[1]
+        keys, values = (part.repeat_interleave(queries_per_key, dim=1) for part in (keys, values))
+        grouped = False
+    by_head = [part.transpose(0, 1).unsqueeze(0) for part in (query, keys, values)]
+    mixed = functional.scaled_dot_product_attention(
+        by_head[0],
+        by_head[1],
+        by_head[2],
+        attn_mask=mask,
+        is_causal=len(query) == len(keys),
+        enable_gqa=grouped,
+    )
+    return mixed.squeeze(0).transpose(0, 1)
+
+
+ROTARY_BASE = 500_000.0
+"""The base of the angles, from Llama 3."""
+
+
+class Rotation:
+    """The rotations of the tokens at ``positions``, counted from the start of their sequence.
+
+    Element i of a head's first half and element i of its second half are the coordinates of a point, rotated by
+    position x base^(-2 i / head_dim) (Su et al., "RoFormer", 2021). Angles are computed in fp64: in fp32 they would be
+    off by a hundredth at position 100,000.
+    """
+
+    def __init__(self, head_dim: int, positions: range, device: torch.device) -> None:
+        exponents = torch.arange(0, head_dim, 2, dtype=torch.float64, device=device) / head_dim
+        places = torch.arange(positions.start, positions.stop, dtype=torch.float64, device=device)
+        angles = torch.outer(places, ROTARY_BASE**-exponents).unsqueeze(1)
+        self._cosine, self._sine = angles.cos().float(), angles.sin().float()
+
+    def apply(self, x: Tensor) -> Tensor:
+        """Rotate ``x``, (tokens, heads, head_dim), computing in fp32. The result has the precision of ``x``."""
+        first, second = x.float().chunk(2, dim=2)
+        turned = first * self._cosine - second * self._sine, second * self._cosine + first * self._sine
+        return torch.cat(turned, dim=2).to(x.dtype)
+
 
 NORM_EPSILON = 1e-5
 

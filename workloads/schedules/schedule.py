@@ -19,8 +19,7 @@ from wanbed.ground.own_code import OWN_FAULTS, described
 from wanbed.ground.shown_text import shown
 from wanbed.workloads.message import Message, MessageKind
 from wanbed.workloads.schedules.action import TAKES_GRADIENT, Action, ActionKind
-from wanbed.workloads.schedules.pipeline_shape import PipelineShape
-from wanbed.workloads.schedules.virtual.virtual_stages import VirtualLayout, VirtualStages
+from wanbed.workloads.schedules.pipeline_shape import PipelineShape, VirtualLayout, VirtualStages
 
 _FORWARD: Final = ActionKind.FORWARD
 _ACTIVATION: Final = MessageKind.ACTIVATION

@@ -20,19 +20,14 @@ from typing import Any
 
 from wanbed.ground.dataclass_json import read_config
 from wanbed.ground.files.atomic_write import write_whole
-from wanbed.workloads.compute.timer_slack import wake_precisely
-from wanbed.workloads.configured_process import print_line, run_configured
-from wanbed.workloads.parent_process import die_with_parent
-from wanbed.workloads.prefill.control.controller import Commands, PrefillController
-from wanbed.workloads.prefill.control.outcome import RequestRecord
-from wanbed.workloads.prefill.messages import BubbleReport, PieceDone, from_document, to_document
-from wanbed.workloads.prefill.prefill_settings import FillPolicy
-from wanbed.workloads.prefill.request import Request
-from wanbed.workloads.serving.controller_config import ControllerConfig
-from wanbed.workloads.serving.frame_channel import Document, FrameChannel
-from wanbed.workloads.serving.gpu.precise_timer import PreciseTimer
-from wanbed.workloads.serving.peer_channel import PeerChannel, dispatch
+from wanbed.workloads.bubbletea.controller import Commands, PrefillController
+from wanbed.workloads.bubbletea.messages import BubbleReport, PieceDone, from_document, to_document
+from wanbed.workloads.bubbletea.prefill_settings import FillPolicy
+from wanbed.workloads.bubbletea.request import Request, RequestRecord
+from wanbed.workloads.host_process import die_with_parent, print_line, run_configured, wake_precisely
+from wanbed.workloads.serving.frame_channel import Document, FrameChannel, PeerChannel, PreciseTimer, dispatch
 from wanbed.workloads.serving.rendezvous import Listener
+from wanbed.workloads.serving.serving_configs import ControllerConfig
 from wanbed.workloads.transport.peer import TransportError
 
 _NAME = "wanbed prefill controller"

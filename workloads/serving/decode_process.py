@@ -17,16 +17,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from wanbed.ground.dataclass_json import read_config
-from wanbed.workloads.configured_process import print_line, run_configured
-from wanbed.workloads.parent_process import die_with_parent
-from wanbed.workloads.serving.frame_channel import PAYLOAD, Document, FrameChannel
-from wanbed.workloads.serving.peer_channel import PeerChannel, dispatch
+from wanbed.workloads.host_process import die_with_parent, print_line, run_configured
+from wanbed.workloads.serving.frame_channel import PAYLOAD, Document, FrameChannel, PeerChannel, dispatch
 from wanbed.workloads.serving.rendezvous import Listener, ServingError, call, send_hello
 from wanbed.workloads.serving.serving_configs import DecodeConfig
 from wanbed.workloads.transport.peer import TransportError
 
 if TYPE_CHECKING:
-    from wanbed.workloads.inference.sequence_decoder import SequenceDecoder
+    from wanbed.workloads.inference.decode import SequenceDecoder
 
 _NAME = "wanbed decode host"
 _print = partial(print_line, _NAME)
@@ -123,7 +121,7 @@ def _decoder(config: DecodeConfig) -> "SequenceDecoder | None":
     if config.inference is None:
         return None
     # Import torch only if it is needed, so that a host that only receives starts faster.
-    from wanbed.workloads.inference.sequence_decoder import SequenceDecoder  # noqa: PLC0415
+    from wanbed.workloads.inference.decode import SequenceDecoder  # noqa: PLC0415
 
     return SequenceDecoder(config.inference)
 

@@ -3,26 +3,40 @@
 A frame is a header, a JSON object (the document) and a payload. Where prefill is replayed, the payload is zeros. These
 are really sent, received and counted, and then discarded, so that no buffer grows with them. The payload of a computed
 tensor is kept by the receiver after its checksum has been verified.
+
+Wake a selector with microsecond precision, because epoll's timeout has a resolution of one millisecond.
+
+Drive a frame channel from a selector. The data of each of its keys is a function of the event mask.
 """
 
+import ctypes
 import json
+import os
+import selectors
 import socket
 import struct
 from collections import deque
+from collections.abc import Callable, Iterable
 from typing import Any
 from zlib import crc32
 
-from wanbed.workloads.transport.frames.frame import FrameError
+from wanbed.workloads.transport.frame import FrameError
 
 _MAGIC = b"wbS1"
+
 _HEADER = struct.Struct("!4sIIQ")
+
 _LARGEST_DOCUMENT_BYTES = 1 << 20
+
 _SCRATCH_BYTES = 256 * 1024
+
 _AT_ONCE_BYTES = 4 * _SCRATCH_BYTES
 """At most this much is read or written in one call, so that the caller can handle other events in between."""
+
 _ZEROS = memoryview(bytes(_SCRATCH_BYTES))
 
 Document = dict[str, Any]
+
 Payload = int | memoryview
 """A number of zeros, or contiguous bytes, which must not change until they have been sent."""
 
@@ -174,3 +188,128 @@ def _with_payload(document: Document, payload: bytearray) -> Document:
     if crc32(payload) != document.get(CHECKSUM):
         raise FrameError("the checksum of its payload is wrong")
     return {**document, PAYLOAD: memoryview(payload)}
+
+
+_CLOCK_MONOTONIC = 1
+
+_ABSOLUTE = 1
+
+
+class _Time(ctypes.Structure):
+    _fields_ = (("seconds", ctypes.c_long), ("nanoseconds", ctypes.c_long))
+
+
+class _Setting(ctypes.Structure):
+    _fields_ = (("interval", _Time), ("value", _Time))
+
+
+class PreciseTimer:
+    """A timerfd. Any thread may set it; the last setting counts. Raises OSError if the kernel refuses."""
+
+    def __init__(self) -> None:
+        self._libc = ctypes.CDLL(None, use_errno=True)
+        self._descriptor = self._libc.timerfd_create(_CLOCK_MONOTONIC, os.O_NONBLOCK | os.O_CLOEXEC)
+        if self._descriptor < 0:
+            raise OSError(ctypes.get_errno(), "timerfd_create")
+
+    def fileno(self) -> int:
+        """Return the descriptor, which is readable from the set time until ``passed`` is called."""
+        return int(self._descriptor)
+
+    def set(self, at_ns: int) -> None:
+        """Wake the selector at the CLOCK_MONOTONIC time ``at_ns``, at once if it is in the past."""
+        seconds, nanoseconds = divmod(max(1, at_ns), 1_000_000_000)
+        setting = _Setting(value=_Time(seconds, nanoseconds))
+        if self._libc.timerfd_settime(self._descriptor, _ABSOLUTE, ctypes.byref(setting), None) != 0:
+            raise OSError(ctypes.get_errno(), "timerfd_settime")
+
+    def passed(self) -> None:
+        """Clear the wake-up. The descriptor is not readable until the timer has been set again."""
+        try:
+            os.read(self._descriptor, 8)
+        except BlockingIOError:
+            return
+
+    def close(self) -> None:
+        """Close the descriptor."""
+        os.close(self._descriptor)
+
+
+def dispatch(selector: selectors.BaseSelector, timeout_s: float | None) -> None:
+    """Wait for the selector, and call the function of every key that is ready.
+
+    A key that an earlier function of the same round has unregistered is left out.
+    """
+    for key, mask in selector.select(timeout_s):
+        # Looked up by descriptor: a socket that has been closed meanwhile has none any more, which is an error.
+        current = selector.get_map().get(key.fd)
+        if current is not None and current.fileobj is key.fileobj:
+            key.data(mask)
+
+
+class PeerChannel:
+    """Reads and writes a channel as far as possible, whenever the selector reports it as ready.
+
+    ``handle`` is called with each received document. ``gone`` is called once, with the reason, when the connection has
+    ended; documents sent after that are dropped. ``here`` is true until then.
+    """
+
+    def __init__(
+        self,
+        selector: selectors.BaseSelector,
+        channel: FrameChannel,
+        handle: Callable[[Document], None],
+        gone: Callable[[str], None],
+    ) -> None:
+        self.channel = channel
+        self.here = True
+        self._selector = selector
+        self._handle = handle
+        self._gone = gone
+        self._mask = selectors.EVENT_READ
+        selector.register(channel, self._mask, self._ready)
+        self._write()
+
+    def send(self, document: Document, payload: Payload = 0) -> None:
+        """Send a frame: at once as far as the kernel accepts it, the rest when the selector reports the channel."""
+        if self.here:
+            self.channel.send(document, payload)
+            self._write()
+
+    def handle_all(self, documents: Iterable[Document]) -> None:
+        """Handle documents that arrived before this object was created."""
+        for document in documents:
+            self._handle(document)
+
+    def close(self) -> None:
+        """Close the connection without calling ``gone``."""
+        if self.here:
+            self.here = False
+            self._selector.unregister(self.channel)
+            self.channel.close()
+
+    def _ready(self, mask: int) -> None:
+        if mask & selectors.EVENT_WRITE:
+            self._write()
+        if self.here and mask & selectors.EVENT_READ:
+            try:
+                documents = self.channel.receive()
+            except (OSError, FrameError) as fault:
+                self._end(str(fault))
+                return
+            self.handle_all(documents)
+
+    def _write(self) -> None:
+        try:
+            self.channel.flush()
+        except OSError as fault:
+            self._end(str(fault))
+            return
+        mask = selectors.EVENT_READ | (selectors.EVENT_WRITE if self.channel.unsent else 0)
+        if mask != self._mask:
+            self._mask = mask
+            self._selector.modify(self.channel, mask, self._ready)
+
+    def _end(self, why: str) -> None:
+        self.close()
+        self._gone(why)

@@ -13,10 +13,9 @@ from pathlib import Path
 from statistics import median_low
 
 from wanbed.ground.dataclass_json import read_config, write_config
-from wanbed.workloads.configured_process import run_configured
-from wanbed.workloads.inference.inference_work import InferenceWork
-from wanbed.workloads.parent_process import die_with_parent
-from wanbed.workloads.prefill.profile_fit import TimedChunk
+from wanbed.workloads.bubbletea.prefill_profile import TimedChunk
+from wanbed.workloads.host_process import die_with_parent, run_configured
+from wanbed.workloads.inference.inference_model import InferenceWork
 
 CHUNKS = 4
 """The number of chunks in a measured prompt. The last one has three times as many prior tokens as its own."""
@@ -47,7 +46,7 @@ class MeasurementConfig:
 def measure(config: MeasurementConfig) -> list[TimedChunk]:
     """Return the median time of each chunk in one layer. Sizes alternate, so that a disturbance affects all of them."""
     # Import torch only here: the runner imports this module too, and never loads torch.
-    from wanbed.workloads.serving.gpu.prefill_compute import PrefillCompute  # noqa: PLC0415
+    from wanbed.workloads.serving.prefill_compute import PrefillCompute  # noqa: PLC0415
 
     compute = PrefillCompute(config.inference, range(config.layers), config.chunk_tokens)
     sizes = sorted({max(1, config.chunk_tokens // part) for part in _PARTS})

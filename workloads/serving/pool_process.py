@@ -11,10 +11,8 @@ from pathlib import Path
 
 from wanbed.ground.dataclass_json import read_config
 from wanbed.results.records.span_log import NO_MICROBATCH, PREFILL, Span, SpanLog, SpanLogHeader
-from wanbed.workloads.configured_process import print_line, run_configured
-from wanbed.workloads.parent_process import die_with_parent
-from wanbed.workloads.serving.gpu.gpu_worker import GpuWorker
-from wanbed.workloads.serving.gpu.serving_gpu import serving_gpu
+from wanbed.workloads.host_process import die_with_parent, print_line, run_configured
+from wanbed.workloads.serving.gpu_worker import GpuWorker, serving_gpu
 from wanbed.workloads.serving.serving_configs import PoolGpuConfig
 from wanbed.workloads.transport.peer import TransportError
 

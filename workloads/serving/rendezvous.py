@@ -10,7 +10,7 @@ from collections.abc import Callable
 from wanbed.ground.tcp_caller import foreign_caller
 from wanbed.workloads.serving.frame_channel import Document, FrameChannel
 from wanbed.workloads.serving.serving_configs import Endpoint
-from wanbed.workloads.transport.frames.frame import FrameError
+from wanbed.workloads.transport.frame import FrameError
 from wanbed.workloads.transport.socket_options import make_socket, peer_listens
 
 _RETRY_S = 0.1

@@ -1,17 +1,19 @@
 """The configuration files of the processes of a prefill service. Times are those of the testbed's clock.
 
 This module imports only the standard library besides our own modules, because a rank's configuration contains a GPU's.
+
+The configuration file of one datacenter's prefill controller.
 """
 
 from dataclasses import dataclass
 from pathlib import Path
 
 from wanbed.ground.dataclass_json import write_config
-from wanbed.workloads.inference.inference_model import InferenceModel
-from wanbed.workloads.inference.inference_work import InferenceWork
-from wanbed.workloads.prefill.bubbles.bubble_forecast import IterationPlan
-from wanbed.workloads.prefill.prefill_profile import PrefillProfile
-from wanbed.workloads.prefill.prefill_settings import PrefillSettings
+from wanbed.workloads.bubbletea.bubble_forecast import IterationPlan
+from wanbed.workloads.bubbletea.prefill_profile import PrefillProfile
+from wanbed.workloads.bubbletea.prefill_settings import PrefillSettings
+from wanbed.workloads.bubbletea.service_config import DatacenterService, ServiceConfig
+from wanbed.workloads.inference.inference_model import InferenceModel, InferenceWork
 
 RENDEZVOUS_TIMEOUT_NS = 20_000_000_000
 """Long, because all processes start at once on a machine with few cores. Training does not wait for the rendezvous."""
@@ -114,4 +116,35 @@ class DecodeConfig:
 
     def write(self, path: Path) -> None:
         """Write the configuration as JSON, readable only by this user because it contains the token."""
+        write_config(self, path)
+
+
+@dataclass(frozen=True)
+class ControllerConfig:
+    """The configuration of the process that controls ``datacenter`` in ``service``.
+
+    Times in ``service`` are those of the testbed's clock (dilated, if the run is). ``records`` is the path of the file
+    that receives the outcome of each request; its times count from ``epoch_ns`` on CLOCK_MONOTONIC. Raises ValueError
+    if the service does not have this datacenter.
+    """
+
+    service: ServiceConfig
+    datacenter: str
+    listen: Endpoint
+    run_token: str
+    epoch_ns: int
+    records: str
+    parent_pid: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.datacenter not in [datacenter.name for datacenter in self.service.datacenters]:
+            raise ValueError(f"datacenter: the service has none called {self.datacenter!r}")
+
+    @property
+    def own(self) -> DatacenterService:
+        """The service of the controlled datacenter."""
+        return next(datacenter for datacenter in self.service.datacenters if datacenter.name == self.datacenter)
+
+    def write(self, path: Path) -> None:
+        """Write the configuration as JSON, readable only by this user because it contains the run's token."""
         write_config(self, path)

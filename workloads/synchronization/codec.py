@@ -20,7 +20,7 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from wanbed.workloads.synchronization.wire_format import WireFormat
+from wanbed.workloads.synchronization.synchronization import WireFormat
 
 _INT8_LARGEST: Final = 127
 _FP8_LARGEST: Final = 448.0

@@ -3,16 +3,67 @@
 DiLoCo: every ``sync_every`` iterations the replicas average by how much their parameters have moved, and an outer
 optimizer moves the common parameters (arXiv 2311.08105). Streaming DiLoCo: the parameters are cut into fragments, of
 which one is synchronised at a time, beside further iterations (arXiv 2501.18512).
+
+The formats that pseudo-gradients have on the wire, and how many bytes they take. Needs no torch.
+
+Cut the parameters of a stage into fragments, which are synchronised one at a time.
 """
 
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import pairwise
 from typing import Final
 
-from wanbed.workloads.synchronization.wire_format import WireFormat
+BLOCK: Final = 1024
+"""The elements that share a scale, in the formats that need one. The scale is an fp32 number."""
+
+_SCALE_BYTES: Final = 4
+
+
+class WireFormat(StrEnum):
+    """A wire format. ``fp8`` is E4M3, ``fp4`` is E3M0: a sign and a power of two, or zero."""
+
+    FP32 = "fp32"
+    BF16 = "bf16"
+    INT8 = "int8"
+    FP8 = "fp8"
+    FP4 = "fp4"
+
+    @property
+    def layout(self) -> "WireLayout":
+        """The layout of elements in the encoded bytes."""
+        return _LAYOUTS[self]
+
+    @property
+    def element_bytes(self) -> int:
+        """The bytes that stay together where encoded data is cut: a number, or a block with its scale."""
+        return self.layout.scale_bytes + self.layout.block * self.layout.bits // 8
+
+    def encoded_bytes(self, elements: int) -> int:
+        """Return how many bytes ``elements`` numbers take: whole blocks, the last one filled up with zeros."""
+        return -(-elements // self.layout.block) * self.element_bytes
+
+
+@dataclass(frozen=True)
+class WireLayout:
+    """``block`` numbers of ``bits`` each, after a scale of ``scale_bytes``, which is 0 where there is none."""
+
+    block: int
+    bits: int
+    scale_bytes: int
+
+
+_LAYOUTS: Final = {
+    WireFormat.FP32: WireLayout(1, 32, 0),
+    WireFormat.BF16: WireLayout(1, 16, 0),
+    WireFormat.INT8: WireLayout(BLOCK, 8, _SCALE_BYTES),
+    WireFormat.FP8: WireLayout(BLOCK, 8, _SCALE_BYTES),
+    WireFormat.FP4: WireLayout(BLOCK, 4, _SCALE_BYTES),
+}
 
 DILOCO: Final = "diloco"
 """The name of this way to train, where an experiment has a schedule's."""
+
 ATOM: Final = "atom"
 """The name of the way to train where each replica swaps the whole model through one GPU."""
 
@@ -98,3 +149,13 @@ class Synchronization:
         One that would be applied later is not begun.
         """
         return iterations // self.period
+
+
+def cut_fragments(elements: int, fragments: int) -> tuple[tuple[int, int], ...]:
+    """Return the first element of each fragment, and the one after its last. Sizes differ by one element at most."""
+    return tuple(pairwise(elements * index // fragments for index in range(fragments + 1)))
+
+
+def fragments_bytes(elements: int, fragments: int, wire: WireFormat) -> tuple[int, ...]:
+    """Return the encoded size of each fragment."""
+    return tuple(wire.encoded_bytes(end - start) for start, end in cut_fragments(elements, fragments))

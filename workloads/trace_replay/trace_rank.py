@@ -12,19 +12,15 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 
 from wanbed.results.records.span_log import NO_MICROBATCH, Span, SpanLog, SpanLogHeader, between_ranks
-from wanbed.workloads.compute.timer_slack import wake_precisely
-from wanbed.workloads.configured_process import print_line, run_configured
-from wanbed.workloads.parent_process import die_with_parent
+from wanbed.workloads.host_process import die_with_parent, print_line, run_configured, wake_precisely
 from wanbed.workloads.start_gate import wait_at_gate
-from wanbed.workloads.trace.rank_progress import RankGraph, RankProgress
-from wanbed.workloads.trace.replayed_trace import TraceNode, WorkKind
-from wanbed.workloads.trace.ring_collective import RingCollective
+from wanbed.workloads.trace_replay.replayed_trace import RankGraph, RankProgress, RingCollective, TraceNode, WorkKind
 from wanbed.workloads.trace_replay.trace_rank_config import TraceRankConfig, read_trace_rank_config
 from wanbed.workloads.transport.event import Closed, Event, Failed, Received, SegmentsSent, Sent
-from wanbed.workloads.transport.frames.buffer_pool import BufferPool
 from wanbed.workloads.transport.peer import TransportError
+from wanbed.workloads.transport.receive_buffers import BufferPool
 from wanbed.workloads.transport.rendezvous import Rendezvous
-from wanbed.workloads.transport.ring.ring import RingAllReduce
+from wanbed.workloads.transport.ring_sum import RingAllReduce
 from wanbed.workloads.transport.striped_transport import StripedTransport
 
 _PROCESSORS = (WorkKind.GPU, WorkKind.CPU)

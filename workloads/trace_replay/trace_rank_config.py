@@ -4,9 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from wanbed.ground.dataclass_json import read_config, write_config
-from wanbed.workloads.trace.replayed_trace import TraceNode, WorkKind
-from wanbed.workloads.transport.links_config import LinksConfig
-from wanbed.workloads.transport.rendezvous_config import RendezvousConfig
+from wanbed.workloads.trace_replay.replayed_trace import TraceNode, WorkKind
+from wanbed.workloads.transport.links_config import LinksConfig, RendezvousConfig
 
 
 @dataclass(frozen=True)

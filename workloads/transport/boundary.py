@@ -22,13 +22,11 @@ from dataclasses import dataclass
 from wanbed.workloads.message import Message, MessageKind
 from wanbed.workloads.transport.chunk_queues import ChunkQueue, CreditQueue, QueuedChunk, RelayQueue, TurnQueue
 from wanbed.workloads.transport.event import Event, Sent
-from wanbed.workloads.transport.frames.assembly import Assembly
-from wanbed.workloads.transport.frames.buffer_pool import BufferPool
-from wanbed.workloads.transport.frames.cutting import Cutting
-from wanbed.workloads.transport.frames.frame import FrameError, FrameHeader, FrameKind
+from wanbed.workloads.transport.frame import Cutting, FrameError, FrameHeader, FrameKind
 from wanbed.workloads.transport.link import Arrival, Link
 from wanbed.workloads.transport.links_config import BoundaryConfig, LinksConfig
 from wanbed.workloads.transport.peer import Peer
+from wanbed.workloads.transport.receive_buffers import Assembly, BufferPool
 
 FRAME_KINDS = {MessageKind.ACTIVATION: FrameKind.ACTIVATION, MessageKind.GRADIENT: FrameKind.GRADIENT}
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from wanbed.workloads.transport.frames.frame import FrameError, FrameHeader
+from wanbed.workloads.transport.frame import FrameError, FrameHeader
 
 
 class Source(Protocol):

@@ -6,13 +6,11 @@ from wanbed.workloads.message import Message, MessageKind
 from wanbed.workloads.transport.boundary import Offering
 from wanbed.workloads.transport.chunk_queues import ChunkQueue, QueuedChunk
 from wanbed.workloads.transport.event import Event
-from wanbed.workloads.transport.frames.assembly import Assembly
-from wanbed.workloads.transport.frames.buffer_pool import BufferPool
-from wanbed.workloads.transport.frames.cutting import Cutting
-from wanbed.workloads.transport.frames.frame import FrameError, FrameHeader, FrameKind
+from wanbed.workloads.transport.frame import Cutting, FrameError, FrameHeader, FrameKind
 from wanbed.workloads.transport.link import Arrival, Link
 from wanbed.workloads.transport.links_config import ExchangeConfig, LinksConfig
 from wanbed.workloads.transport.peer import Peer
+from wanbed.workloads.transport.receive_buffers import Assembly, BufferPool
 
 
 class Exchange:

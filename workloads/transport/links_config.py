@@ -1,9 +1,110 @@
-"""The configuration of a rank's links: its peers, and what goes over each link. Plain data that goes through JSON."""
+"""The configuration of a rank's links: its peers, and what goes over each link. Plain data that goes through JSON.
+
+The configuration of a rank's rendezvous with its peers.
+
+The configuration of a star: its replicas, the one that gathers, and the sizes of what is summed.
+"""
 
 from dataclasses import dataclass
 
+from wanbed.workloads.transport.frame import RUN_TOKEN_BYTES
 from wanbed.workloads.transport.peer import Peer
-from wanbed.workloads.transport.star.star_config import StarConfig
+from wanbed.workloads.transport.socket_options import PEER_TIMEOUT_S
+
+DEFAULT_RENDEZVOUS_TIMEOUT_NS = 8_000_000_000
+
+
+@dataclass(frozen=True)
+class RendezvousConfig:
+    """How one rank is connected to its peers. Durations are on the testbed's clock.
+
+    - ``listen_address``, ``listen_port``: where peers call it. Every socket of the rank is bound to that address. The
+      port must be below the kernel's ephemeral range.
+    - ``run_token``: 16 bytes in hexadecimal, the same for all ranks of a trial.
+    - ``congestion``: the congestion control of its connections, None for the kernel's.
+    - ``timeout_ns``: the limit of the rendezvous.
+    - ``peer_timeout_s``: for how long a peer may be silent before it is lost: longer than links are known to be down.
+
+    Raises ValueError naming the field.
+    """
+
+    listen_address: str
+    listen_port: int
+    run_token: str
+    congestion: str | None = None
+    timeout_ns: int = DEFAULT_RENDEZVOUS_TIMEOUT_NS
+    peer_timeout_s: int = PEER_TIMEOUT_S
+
+    def __post_init__(self) -> None:
+        for name, least in (("timeout_ns", 1), ("peer_timeout_s", PEER_TIMEOUT_S)):
+            if getattr(self, name) < least:
+                raise ValueError(f"{name}: {getattr(self, name)} is below {least}")
+        if not 1 <= self.listen_port <= 65535:
+            raise ValueError(f"listen_port: {self.listen_port} is no port to listen on")
+        try:
+            token = bytes.fromhex(self.run_token)
+        except ValueError:
+            token = b""
+        if len(token) != RUN_TOKEN_BYTES:
+            raise ValueError(f"run_token: write {RUN_TOKEN_BYTES} bytes in hexadecimal")
+
+
+@dataclass(frozen=True)
+class StarConfig:
+    """The star of a stage's replicas, the same at all of them.
+
+    - ``ranks``: those of all replicas. The first one gathers: all others have a connection to it.
+    - ``sizes_bytes``: the size of a part and of the sum, for each fragment. Sum n is of fragment n mod their number.
+    - ``sums``: how many sums there are in the whole training.
+    - ``quorum``: how many replicas a sum waits for. With one, a replica that is lost does not end the others.
+    - ``state_bytes``: the size of what a replica gets that comes back; 0 where none does. With it, the rank that
+      gathers lets lost replicas connect again.
+    - ``connections``: the most connections between two of the ranks.
+
+    Raises ValueError naming the field.
+    """
+
+    ranks: tuple[int, ...]
+    sizes_bytes: tuple[int, ...]
+    sums: int
+    quorum: int | None = None
+    connections: int = 1
+    state_bytes: int = 0
+
+    def __post_init__(self) -> None:
+        if len(set(self.ranks)) != len(self.ranks) or len(self.ranks) < 2:
+            raise ValueError(f"ranks: {self.ranks} are not two or more ranks, each once")
+        if not self.sizes_bytes or min(self.sizes_bytes) < 1:
+            raise ValueError(f"sizes_bytes: {self.sizes_bytes} are not sizes of 1 byte at least")
+        if self.sums < 0:
+            raise ValueError(f"sums: {self.sums} is negative")
+        if self.quorum is not None and not 1 <= self.quorum <= len(self.ranks):
+            raise ValueError(f"quorum: {self.quorum} is not 1 to {len(self.ranks)}, the number of replicas")
+        if self.connections < 1:
+            raise ValueError(f"connections: {self.connections} is below 1")
+        if self.state_bytes < 0:
+            raise ValueError(f"state_bytes: {self.state_bytes} is negative")
+        if self.state_bytes and self.quorum is None:
+            raise ValueError("state_bytes: replicas come back only where the others go on without them: give a quorum")
+
+    @property
+    def gatherer(self) -> int:
+        """The rank that gathers."""
+        return self.ranks[0]
+
+    @property
+    def fragments(self) -> int:
+        """The number of fragments."""
+        return len(self.sizes_bytes)
+
+    def size_bytes(self, number: int) -> int:
+        """Return the size of sum ``number``."""
+        return self.sizes_bytes[number % len(self.sizes_bytes)]
+
+    def peers_of(self, rank: int) -> tuple[int, ...]:
+        """Return the ranks that ``rank`` exchanges parts and sums with."""
+        return self.ranks[1:] if rank == self.gatherer else (self.gatherer,)
+
 
 NORM_BYTES = 4
 """The size of what goes round the ring of the gradient norm: one number in fp32."""

@@ -16,10 +16,9 @@ from dataclasses import dataclass
 from functools import partial
 
 from wanbed.ground.tcp_caller import foreign_caller
-from wanbed.workloads.transport.frames.frame import HELLO_BYTES, FrameError, Hello, decode_hello
-from wanbed.workloads.transport.links_config import LinksConfig
+from wanbed.workloads.transport.frame import HELLO_BYTES, FrameError, Hello, decode_hello
+from wanbed.workloads.transport.links_config import LinksConfig, RendezvousConfig
 from wanbed.workloads.transport.peer import Peer, TransportError
-from wanbed.workloads.transport.rendezvous_config import RendezvousConfig
 from wanbed.workloads.transport.socket_options import (
     PEER_TIMEOUT_S,
     hold_unsent,

@@ -8,13 +8,13 @@ from wanbed.workloads.transport.boundary import FRAME_KINDS, Boundary
 from wanbed.workloads.transport.chunk_queues import ChunkQueue, CreditQueue
 from wanbed.workloads.transport.event import Event
 from wanbed.workloads.transport.exchange import Exchange
-from wanbed.workloads.transport.frames.buffer_pool import BufferPool
-from wanbed.workloads.transport.frames.frame import FrameError, FrameHeader, FrameKind
+from wanbed.workloads.transport.frame import FrameError, FrameHeader, FrameKind
 from wanbed.workloads.transport.link import Arrival, Link
 from wanbed.workloads.transport.links_config import LinksConfig
 from wanbed.workloads.transport.peer import Peer
-from wanbed.workloads.transport.ring.ring_end import RingEnd
-from wanbed.workloads.transport.star.star_end import StarEnd
+from wanbed.workloads.transport.receive_buffers import BufferPool
+from wanbed.workloads.transport.ring_end import RingEnd
+from wanbed.workloads.transport.star_end import StarEnd
 
 
 class Routes:

@@ -10,15 +10,14 @@ from collections.abc import Callable, Mapping, Sequence
 
 from wanbed.workloads.message import Message
 from wanbed.workloads.transport.boundary import FRAME_KINDS
-from wanbed.workloads.transport.connection import Connection
 from wanbed.workloads.transport.event import Closed, Event, Failed
-from wanbed.workloads.transport.frames.buffer_pool import BufferPool
-from wanbed.workloads.transport.frames.frame import FrameError
-from wanbed.workloads.transport.link import Link
+from wanbed.workloads.transport.frame import FrameError
+from wanbed.workloads.transport.link import Connection, Link
 from wanbed.workloads.transport.links_config import LinksConfig
 from wanbed.workloads.transport.peer import TransportError
-from wanbed.workloads.transport.ring.ring_end import RingEnd
-from wanbed.workloads.transport.ring.ring_round import RingRound
+from wanbed.workloads.transport.receive_buffers import BufferPool
+from wanbed.workloads.transport.ring_end import RingEnd
+from wanbed.workloads.transport.ring_round import RingRound
 from wanbed.workloads.transport.routes import Routes
 from wanbed.workloads.transport.socket_options import deliver_after_close
 

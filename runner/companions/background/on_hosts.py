@@ -23,7 +23,7 @@ from wanbed.testbed.hosts.start_gate import Gate
 from wanbed.testbed.network.goodput import TCP_OVERHEAD_BYTES
 from wanbed.testbed.network.shared_rate import ETHERNET_HEADER_BYTES
 from wanbed.testbed.running_testbed import RunningTestbed
-from wanbed.workloads.background.flow_configs import FlowEnd, ReceiverConfig, SenderConfig
+from wanbed.workloads.background_flows.flow import FlowEnd, ReceiverConfig, SenderConfig
 from wanbed.workloads.start_gate import PIPES
 
 _PATIENCE_S = 60.0
@@ -72,7 +72,7 @@ def _first_fault(testbed: RunningTestbed, group: ProcessGroup, field: str) -> Tr
     return TrialError(said or f"{field}: process {number} {how}, and without a word")
 
 
-SENDER, RECEIVER = (f"wanbed.workloads.background.{_end}_process" for _end in ("sender", "receiver"))
+SENDER, RECEIVER = (f"wanbed.workloads.background_flows.{_end}_process" for _end in ("sender", "receiver"))
 
 PORT = 9_000
 """Below the kernel's ephemeral ports, and those of ranks and of prefill."""

@@ -12,7 +12,7 @@ from wanbed.runner.resolve.placement import StagePlace
 from wanbed.runner.resolve.resolved_variant import BackgroundFlow, ResolvedVariant
 from wanbed.runner.trainings.program.resolution import ProgramVariant
 from wanbed.testbed.network.topology import flow_host
-from wanbed.workloads.background.offered_rate import OfferedRate, OnOffTimes
+from wanbed.workloads.background_flows.flow import OfferedRate, OnOffTimes
 
 
 def resolve_background(point: SweepPointSpec, variants: Sequence[ResolvedVariant]) -> tuple[BackgroundFlow, ...]:

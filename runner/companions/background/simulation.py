@@ -16,7 +16,7 @@ from wanbed.runner.simulator.event_queue import EventQueue
 from wanbed.runner.simulator.simulation import FlowTraffic, HostTraffic
 from wanbed.runner.tcp.channel import Channel
 from wanbed.testbed.network.flow_model.line import FRAME_BYTES, PAYLOAD_BYTES, Line
-from wanbed.workloads.background.offered_rate import UNSENT_BYTES, Handout
+from wanbed.workloads.background_flows.flow import UNSENT_BYTES, Handout
 
 _PIECE_NS: Final = 10_000_000
 """The size, in time on its line, of a piece that a flow without a rate hands over. Two pieces wait at most."""

@@ -39,7 +39,7 @@ from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 from wanbed.testbed.rack.driver.time_line import TimeLine
 from wanbed.testbed.rack.machine_handle import MachineLostError
 from wanbed.testbed.running_testbed import RunningTestbed
-from wanbed.workloads.checkpoints import CheckpointConfig, checkpoint_files, last_restart, stage_file
+from wanbed.workloads.kept_files import CheckpointConfig, checkpoint_file, checkpoint_files, last_restart
 from wanbed.workloads.rank_config import RankConfig
 from wanbed.workloads.start_gate import PIPES
 
@@ -163,7 +163,7 @@ def _bring_together(testbed: RunningTestbed, folder: Path, stages: int, done: in
     there = shared.names(_ALL)
 
     def names(number: int) -> list[str]:
-        return [str(stage_file(folder, number, stage).relative_to(folder)) for stage in range(stages)]
+        return [str(checkpoint_file(folder, number, stage).relative_to(folder)) for stage in range(stages)]
 
     if number := last_restart(done, every, lambda each: there.issuperset(names(each))):
         shared.spread(names(number))

@@ -23,11 +23,10 @@ from wanbed.runner.resolve.stage_costs import model_config
 from wanbed.runner.runs.faults import TrialError
 from wanbed.testbed.hosts.process_group import ProcessGroup
 from wanbed.testbed.running_testbed import RunningTestbed
-from wanbed.workloads.evaluation.evaluation import read_losses
-from wanbed.workloads.evaluation.evaluation_config import EvaluationConfig, ReplicaLoss
-from wanbed.workloads.model.corpora import CORPORA, digest
+from wanbed.workloads.evaluation import EvaluationConfig, ReplicaLoss, read_losses
+from wanbed.workloads.gpt.learnt_text import CORPORA, digest
 
-_PROGRAM = "wanbed.workloads.evaluation.evaluation"
+_PROGRAM = "wanbed.workloads.evaluation"
 
 _PATIENCE_S = 3600.0
 """The most time that an evaluation may take: longer than any that somebody waits for."""

@@ -10,9 +10,8 @@ from wanbed.runner.experiment.training_spec import TrainingSpec
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 from wanbed.runner.resolve.stage_costs import model_config
 from wanbed.runner.trainings.program.resolution import ProgramVariant
-from wanbed.workloads.evaluation.snapshots import MAX_SNAPSHOT_BYTES, evaluated_after
-from wanbed.workloads.model.corpora import CORPORA, text_bytes
-from wanbed.workloads.model.held_out import HeldOut
+from wanbed.workloads.gpt.learnt_text import CORPORA, HeldOut, text_bytes
+from wanbed.workloads.kept_files import MAX_SNAPSHOT_BYTES, evaluated_after
 
 _OF_AN_EVALUATION = ("held_out", "held_out_sequences")
 

@@ -24,18 +24,17 @@ from wanbed.runner.runs.faults import TrialError
 from wanbed.testbed.hosts.process_group import ProcessGroup
 from wanbed.testbed.rack.driver.time_line import TimeLine
 from wanbed.testbed.running_testbed import RunningTestbed
+from wanbed.workloads.bubbletea.bubble_forecast import IterationPlan, PlannedAction
+from wanbed.workloads.bubbletea.prefill_profile import UNMEASURED, PrefillProfile, TimedChunk, fit_chunks
+from wanbed.workloads.bubbletea.prefill_settings import FillPolicy
+from wanbed.workloads.bubbletea.request import Outcome, Reason, RequestRecord
+from wanbed.workloads.bubbletea.service_config import DatacenterService, ServiceConfig
 from wanbed.workloads.compute.backends.torch_backend import TORCH_RENDEZVOUS_NS
-from wanbed.workloads.inference.inference_work import InferenceWork
-from wanbed.workloads.prefill.bubbles.bubble_forecast import IterationPlan, PlannedAction
-from wanbed.workloads.prefill.control.outcome import Outcome, Reason, RequestRecord
-from wanbed.workloads.prefill.prefill_profile import UNMEASURED, PrefillProfile
-from wanbed.workloads.prefill.prefill_settings import FillPolicy
-from wanbed.workloads.prefill.profile_fit import TimedChunk, fit_chunks
-from wanbed.workloads.prefill.service_config import DatacenterService, ServiceConfig
-from wanbed.workloads.serving.controller_config import ControllerConfig
+from wanbed.workloads.inference.inference_model import InferenceWork
 from wanbed.workloads.serving.layer_measurement import MeasurementConfig
 from wanbed.workloads.serving.serving_configs import (
     RENDEZVOUS_TIMEOUT_NS,
+    ControllerConfig,
     DecodeConfig,
     Endpoint,
     GpuServingConfig,

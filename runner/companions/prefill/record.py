@@ -11,8 +11,8 @@ from wanbed.results.records.trial_tables import PREFILL_TABLE
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 from wanbed.runner.simulator.simulation import Simulation
 from wanbed.testbed.network.topology import Topology
-from wanbed.workloads.prefill.control.outcome import RequestRecord, count_outcomes
-from wanbed.workloads.prefill.service_config import ServiceConfig
+from wanbed.workloads.bubbletea.request import RequestRecord, count_outcomes
+from wanbed.workloads.bubbletea.service_config import ServiceConfig
 
 NO_GROUP = -1
 

@@ -20,20 +20,17 @@ from wanbed.runner.resolve.written_variant import WrittenVariant
 from wanbed.runner.trainings.torch_baseline.resolution import BaselineVariant
 from wanbed.testbed.network.goodput import tcp_goodput_bps
 from wanbed.testbed.network.topology import Datacenter, Topology
-from wanbed.workloads.inference.inference_model import INFERENCE_MODELS, InferenceModel
-from wanbed.workloads.inference.inference_work import InferenceWork
-from wanbed.workloads.prefill.bubbles.bubble_forecast import IterationPlan, PlannedAction
-from wanbed.workloads.prefill.bubbles.planned_iterations import planned_iterations
-from wanbed.workloads.prefill.control.memory_ledger import SharedGpuMemory
-from wanbed.workloads.prefill.control.prefill_group import GroupGpus, PrefillGroup
-from wanbed.workloads.prefill.control.prompt_chunks import ChunkTimes
-from wanbed.workloads.prefill.prefill_profile import UNMEASURED, PrefillProfile
-from wanbed.workloads.prefill.prefill_settings import FillPolicy, PrefillSettings
-from wanbed.workloads.prefill.profile_files import load_prefill_profile
-from wanbed.workloads.prefill.request_source import RequestSource, SourceKind, TokenCount
-from wanbed.workloads.prefill.service_config import DatacenterService, ServiceConfig, ServingGpu
-from wanbed.workloads.prefill.sources.named_columns import ArrivalUnit, TraceColumns
-from wanbed.workloads.prefill.sources.trace import RequestTrace, scaled
+from wanbed.workloads.bubbletea.bubble_forecast import IterationPlan, PlannedAction, planned_iterations
+from wanbed.workloads.bubbletea.group_timeline import ChunkTimes
+from wanbed.workloads.bubbletea.prefill_group import GroupGpus, PrefillGroup, SharedGpuMemory
+from wanbed.workloads.bubbletea.prefill_profile import UNMEASURED, PrefillProfile
+from wanbed.workloads.bubbletea.prefill_settings import FillPolicy, PrefillSettings
+from wanbed.workloads.bubbletea.profile_files import load_prefill_profile
+from wanbed.workloads.bubbletea.request_source import RequestSource, SourceKind, TokenCount
+from wanbed.workloads.bubbletea.request_traces import RequestTrace, scaled
+from wanbed.workloads.bubbletea.service_config import DatacenterService, ServiceConfig, ServingGpu
+from wanbed.workloads.bubbletea.trace_formats import ArrivalUnit, TraceColumns
+from wanbed.workloads.inference.inference_model import INFERENCE_MODELS, InferenceModel, InferenceWork
 
 
 def inference_work(spec: ExperimentSpec, model: InferenceModel) -> InferenceWork | None:
@@ -357,7 +354,7 @@ def _read(
 ) -> tuple[RequestTrace, str]:
     """Return a trace and the SHA-256 of its file. A trace that several sweep points and variants use is read once."""
     # numpy comes with it, and few experiments read a trace of requests.
-    from wanbed.workloads.prefill.sources.trace_file import read_trace  # noqa: PLC0415
+    from wanbed.workloads.bubbletea.request_traces import read_trace  # noqa: PLC0415
 
     trace = read_trace(path, columns=columns, skip_bad_lines=skip_bad_lines)
     return trace, sha256(path.read_bytes()).hexdigest()

@@ -17,14 +17,14 @@ from itertools import pairwise
 from wanbed.runner.simulator.event_queue import EventQueue
 from wanbed.runner.simulator.simulation import KIND_CODES, NO_PEER, SimulatedPrefill
 from wanbed.testbed.network.flow_model.line import Line
-from wanbed.workloads.prefill.bubbles.bubble_filler import BubbleFiller, LayerRun
-from wanbed.workloads.prefill.bubbles.bubble_forecast import BubbleForecast, IterationPlan
-from wanbed.workloads.prefill.control.controller import Commands, PrefillController
-from wanbed.workloads.prefill.control.prefill_group import GroupGpus
-from wanbed.workloads.prefill.messages import BubbleReport, Piece, PieceDone
-from wanbed.workloads.prefill.prefill_settings import FillPolicy
-from wanbed.workloads.prefill.request import Request
-from wanbed.workloads.prefill.service_config import DatacenterService, ServiceConfig
+from wanbed.workloads.bubbletea.bubble_filler import BubbleFiller, LayerRun
+from wanbed.workloads.bubbletea.bubble_forecast import BubbleForecast, IterationPlan
+from wanbed.workloads.bubbletea.controller import Commands, PrefillController
+from wanbed.workloads.bubbletea.messages import BubbleReport, Piece, PieceDone
+from wanbed.workloads.bubbletea.prefill_group import GroupGpus
+from wanbed.workloads.bubbletea.prefill_settings import FillPolicy
+from wanbed.workloads.bubbletea.request import Request
+from wanbed.workloads.bubbletea.service_config import DatacenterService, ServiceConfig
 
 _NO_MICROBATCH = -1
 _PREFILL = KIND_CODES["prefill"]

@@ -19,9 +19,8 @@ from wanbed.ground.shown_text import shown
 from wanbed.ground.strict_model import StrictModel
 from wanbed.ground.units import DurationNs, SizeBytes, format_size
 from wanbed.runner.experiment.quantities import NameOrPath, PrintableName, Truth, whole_number
+from wanbed.workloads.bubbletea.request_source import LEAST_CV, MOST_CV, SourceKind
 from wanbed.workloads.inference.inference_model import INFERENCE_MODELS
-from wanbed.workloads.prefill.request_source import SourceKind
-from wanbed.workloads.prefill.sources.arrivals import LEAST_CV, MOST_CV
 
 DRAWN = (SourceKind.POISSON, SourceKind.GAMMA)
 DEPTHS = (1, 2, 4, 8)

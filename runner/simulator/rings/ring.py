@@ -1,7 +1,7 @@
 """Define the interface of all simulated rings, and build two of them from other rings.
 
 ``NestedRing`` is a hierarchical all-reduce: reduce-scatter inside each datacenter, all-reduce across, all-gather inside
-(``wanbed.workloads.transport.ring.ring_passes``). A replica begins a pass when it has ended the one before; nobody
+(``wanbed.workloads.transport.ring_round``). A replica begins a pass when it has ended the one before; nobody
 waits for replicas that are not in the same ring. ``NormRing`` is the all-reduce of the gradient norm over all ranks.
 """
 

@@ -1,6 +1,6 @@
 """Simulate ring all-reduces: of a stage's gradients at once, in buckets, or of fewer elements than replicas.
 
-The algorithm is that of ``wanbed.workloads.transport.ring.ring``. With P replicas the gradients are cut into P
+The algorithm is that of ``wanbed.workloads.transport.ring_sum``. With P replicas the gradients are cut into P
 segments, and in each of 2(P-1) steps every replica sends one segment to the next replica. Segments are sent in chunks.
 A replica begins a step once the first chunk of the step's segment and the whole segment of the step before have arrived
 from the previous replica, and ends it no earlier than the step's segment has arrived. For A bytes on equal lines of
@@ -9,7 +9,7 @@ rate R without latency this takes ``2 (P-1)/P x A / R``.
 - Over private channels ``all_reduce_ends_ns`` computes the result as soon as all replicas are ready.
 - In a ``SharedRing`` channels share resources with other traffic. Each replica begins when it is ready, and the
   duration of a step is known only when it has left.
-- A ``SparseRing`` sums fewer elements than replicas, as ``wanbed.workloads.transport.ring.ring_round`` cuts them: a
+- A ``SparseRing`` sums fewer elements than replicas, as ``wanbed.workloads.transport.ring_round`` cuts them: a
   segment has one element or none, and empty segments are not sent. A replica passes a segment on as soon as it has
   arrived. It has the result when it has received all its segments and all that it sends is on its way. At most as many
   segments as are not empty may be on their way to a replica or wait there. A further one waits until the replica has
@@ -27,8 +27,7 @@ from wanbed.runner.simulator.event_queue import EventQueue
 from wanbed.runner.tcp.channel import Channel, PrivateChannel
 from wanbed.testbed.network.flow_model.line import Line
 from wanbed.testbed.network.flow_model.striping import Striping
-from wanbed.workloads.transport.ring.buckets import complete_ns
-from wanbed.workloads.transport.ring.ring_round import cut_segments, ring_chunk_bytes, ring_window_chunks
+from wanbed.workloads.transport.ring_round import complete_ns, cut_segments, ring_chunk_bytes, ring_window_chunks
 
 
 @dataclass(frozen=True)
@@ -46,7 +45,7 @@ class RingCut:
 
     @staticmethod
     def of(size_bytes: int, replicas: int, connections: int = 1, *, halved: bool = False) -> "RingCut":
-        """Cut as ``wanbed.workloads.transport.ring.ring_round`` does; ``connections`` is the most of two replicas."""
+        """Cut as ``wanbed.workloads.transport.ring_round`` does; ``connections`` is the most of two replicas."""
         chunk_bytes = ring_chunk_bytes(size_bytes, 1, replicas, connections)
         return RingCut(replicas, -(-size_bytes // replicas), chunk_bytes, halved)
 

@@ -26,13 +26,17 @@ from wanbed.runner.trainings.local_updates.spec import (
     parse_atom_options,
     parse_diloco_options,
 )
-from wanbed.workloads.model.gpt_config import bytes_per_element
+from wanbed.workloads.gpt.gpt_config import bytes_per_element
+from wanbed.workloads.grouping import Grouping, SwappedLayer, SwappedModel, best_grouping
 from wanbed.workloads.schedules.registry import schedule_class_path
-from wanbed.workloads.swapping.best_grouping import best_grouping
-from wanbed.workloads.swapping.grouping import Grouping, SwappedLayer, SwappedModel
-from wanbed.workloads.synchronization.fragments import fragments_bytes
-from wanbed.workloads.synchronization.synchronization import ATOM, DILOCO, SumTopology, Synchronization
-from wanbed.workloads.synchronization.wire_format import WireFormat
+from wanbed.workloads.synchronization.synchronization import (
+    ATOM,
+    DILOCO,
+    SumTopology,
+    Synchronization,
+    WireFormat,
+    fragments_bytes,
+)
 
 
 @dataclass(frozen=True, kw_only=True)

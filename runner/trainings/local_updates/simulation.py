@@ -1,6 +1,6 @@
 """Simulate how replicas that train alone synchronise: over rings beside their iterations, or over a star.
 
-A rank behaves like ``wanbed.workloads.replica_synchronization``: after an iteration it joins the all-reduce of a
+A rank behaves like ``wanbed.workloads.replica_sums``: after an iteration it joins the all-reduce of a
 fragment, and after the iteration that is ``delay`` later it waits for the end of it. Encoding and the outer step take
 no time.
 
@@ -26,9 +26,8 @@ from wanbed.runner.simulator.surroundings import AllReduce
 from wanbed.runner.tcp.channel import Channel
 from wanbed.runner.trainings.local_updates.resolution import LocalUpdatesVariant
 from wanbed.testbed.network.flow_model.striping import Striping
-from wanbed.workloads.transport.frames.cutting import Cutting
-from wanbed.workloads.transport.frames.frame import HEADER_BYTES
-from wanbed.workloads.transport.star.quorum_rounds import QuorumRounds, StarPart, StarSum
+from wanbed.workloads.transport.frame import HEADER_BYTES, Cutting
+from wanbed.workloads.transport.quorum_rounds import QuorumRounds, StarPart, StarSum
 
 
 @dataclass(frozen=True)

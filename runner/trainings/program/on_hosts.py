@@ -41,10 +41,9 @@ from wanbed.testbed.network.topology import Host
 from wanbed.testbed.rack.driver.files.written_files import Written
 from wanbed.testbed.rack.machine_handle import MachineLostError
 from wanbed.testbed.running_testbed import RunningTestbed
-from wanbed.workloads.collective.collective_config import gloo_environment, nccl_environment
-from wanbed.workloads.collective.ways_around import ucx_environment
-from wanbed.workloads.programs.program_config import RANK, MarkedOutput, ProgramConfig
-from wanbed.workloads.programs.stderr_tail import telling_line_of
+from wanbed.workloads.collective.collective_config import gloo_environment, nccl_environment, ucx_environment
+from wanbed.workloads.user_programs.program_config import RANK, MarkedOutput, ProgramConfig
+from wanbed.workloads.user_programs.program_output import telling_line_of
 
 _CONSEQUENCES = re.compile(
     r"closed by peer|reset by peer|broken pipe|connection (was |is )?(closed|lost|refused)|socket closed|"
@@ -362,7 +361,7 @@ def torchrun_command(
     )
 
 
-_PROGRAM_PROCESS = "wanbed.workloads.programs.program_process"
+_PROGRAM_PROCESS = "wanbed.workloads.user_programs.program_process"
 
 _GRACE_S = 5.0
 """The time for which a program may still run after SIGTERM."""

@@ -24,7 +24,7 @@ from wanbed.ground.strict_model import StrictModel
 from wanbed.ground.units import DurationNs, SizeBytes
 from wanbed.results.records.span_log import MAX_ITERATIONS
 from wanbed.runner.experiment.quantities import PrintableName, Truth, whole_number
-from wanbed.workloads.collective.ways_around import opened_way
+from wanbed.workloads.collective.collective_config import opened_way
 
 OF_A_RANK = ("rank", "local_rank")
 """Placeholders that are known only where wanbed itself starts each process."""

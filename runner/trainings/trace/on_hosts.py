@@ -8,7 +8,7 @@ from wanbed.runner.resolve.dilation import dilated_ns
 from wanbed.runner.resolve.experiment import SweepPoint
 from wanbed.runner.resolve.placement import Pair, StagePlace
 from wanbed.runner.trainings.trace.resolution import TraceVariant
-from wanbed.workloads.trace.replayed_trace import ReplayedTrace, WorkKind
+from wanbed.workloads.trace_replay.replayed_trace import ReplayedTrace, WorkKind
 from wanbed.workloads.trace_replay.trace_rank_config import TraceRankConfig
 from wanbed.workloads.transport.links_config import ExchangeConfig, LinksConfig, RingConfig
 

@@ -41,9 +41,16 @@ from wanbed.runner.resolve.stage_costs import StageCosts
 from wanbed.runner.resolve.stage_rings import ring_pairs
 from wanbed.runner.resolve.trial_extent import check_trace_extent
 from wanbed.runner.resolve.written_variant import WrittenVariant
-from wanbed.workloads.trace.rank_progress import RankGraph, RankProgress
-from wanbed.workloads.trace.replayed_trace import ReplayedTrace, TraceNode, WorkKind
-from wanbed.workloads.trace.ring_collective import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER
+from wanbed.workloads.trace_replay.replayed_trace import (
+    ALL_GATHER,
+    ALL_REDUCE,
+    REDUCE_SCATTER,
+    RankGraph,
+    RankProgress,
+    ReplayedTrace,
+    TraceNode,
+    WorkKind,
+)
 
 MAX_BYTES = 2**30
 """The most bytes of all files together. A node takes some tens, and a hundred times as much in memory."""

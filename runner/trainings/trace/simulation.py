@@ -31,11 +31,15 @@ from wanbed.runner.simulator.simulation import KIND_CODES, NO_PEER, Simulation
 from wanbed.runner.simulator.training import PULSE_INSTANTS, Pulse
 from wanbed.runner.trainings.trace.resolution import TraceVariant
 from wanbed.testbed.network.flow_model.striping import Striping
-from wanbed.workloads.trace.rank_progress import RankGraph, RankProgress
-from wanbed.workloads.trace.replayed_trace import ReplayedTrace, TraceNode, WorkKind
-from wanbed.workloads.trace.ring_collective import RingCollective
-from wanbed.workloads.transport.frames.cutting import Cutting
-from wanbed.workloads.transport.frames.frame import HEADER_BYTES
+from wanbed.workloads.trace_replay.replayed_trace import (
+    RankGraph,
+    RankProgress,
+    ReplayedTrace,
+    RingCollective,
+    TraceNode,
+    WorkKind,
+)
+from wanbed.workloads.transport.frame import HEADER_BYTES, Cutting
 
 
 class TraceNetwork:

@@ -22,7 +22,7 @@ from wanbed.runner.experiments.shipped_experiments import shipped_experiment
 from wanbed.runner.learnt_links.csv_log import HEADER
 from wanbed.runner.learnt_links.packet_log import LOST_NS, PacketLog
 from wanbed.workloads.serving.frame_channel import FrameChannel
-from wanbed.workloads.transport.frames.frame import FrameHeader, FrameKind, Hello, credit
+from wanbed.workloads.transport.frame import FrameHeader, FrameKind, Hello, credit
 
 EXPERIMENT = "experiment.yaml"
 _SHIPPED = ("first", "atlas-vs-baselines", "background", "bubbletea", "diloco", "latency-step", "outage", "two-jobs")
@@ -171,7 +171,7 @@ def compute_profiles(folder: Path) -> None:
 
 def prefill_profiles(folder: Path) -> None:
     """Write an experiment whose requests are timed by a profile of its own."""
-    shipped = Path(str(files("wanbed.workloads.prefill"))) / "profiles" / "a100.json"
+    shipped = Path(str(files("wanbed.workloads.bubbletea"))) / "profiles" / "a100.json"
     (folder / "profile.json").write_bytes(shipped.read_bytes())
     _write(
         folder / EXPERIMENT,

@@ -18,7 +18,7 @@ from wanbed.runner.rack_runs.cluster import nodes_of
 from wanbed.runner.rack_runs.placement import gateway_machines, place_hosts, unknown_labels
 from wanbed.runner.runs.faults import DONE, TrialError
 from wanbed.workloads.serving.frame_channel import FrameChannel
-from wanbed.workloads.transport.frames.frame import HEADER_BYTES, HELLO_BYTES, FrameError, decode_header, decode_hello
+from wanbed.workloads.transport.frame import HEADER_BYTES, HELLO_BYTES, FrameError, decode_header, decode_hello
 
 _MOST_SENT_BYTES = 1 << 17
 """The bytes that a socket takes before anybody reads."""

@@ -20,7 +20,7 @@ from tests.support.testbed.command_line import command_line
 from tests.support.testbed.process_tree import children, descendants
 from wanbed.testbed.claims.processes import process_start_ticks
 from wanbed.testbed.claims.registry import STATE_ROOT
-from wanbed.workloads.programs.descendants import adopt_descendants
+from wanbed.workloads.user_programs.program_watch import adopt_descendants
 
 INSIDE = "--inside"
 _SHARED_MEMORY = Path("/dev/shm")

@@ -11,9 +11,9 @@ from typer.testing import CliRunner
 
 from wanbed.runner.cli.command_line import app
 from wanbed.runner.planner.experiment_file import load_experiment
-from wanbed.workloads.compute.device.determinism import choose_kernels
+from wanbed.workloads.bubbletea.profile_files import load_prefill_profile
+from wanbed.workloads.compute.device.torch_device import choose_kernels
 from wanbed.workloads.inference.inference_model import INFERENCE_MODELS
-from wanbed.workloads.prefill.profile_files import load_prefill_profile
 from wanbed.workloads.profiles.catalogue import load_profile
 from wanbed.workloads.profiles.compute_profile import MeasuredProfile
 

@@ -17,7 +17,7 @@ from wanbed.runner.compute_profiling.device_at_hand import (
 from wanbed.testbed.gpus.gpus import Gpu
 from wanbed.testbed.gpus.nvml import NvmlError
 from wanbed.testbed.kernel.missing import MissingError
-from wanbed.workloads.profiles.measured_conditions import DeviceState, clocks_of
+from wanbed.workloads.profiles.compute_profile import DeviceState, clocks_of
 
 
 def machine(monkeypatch: pytest.MonkeyPatch, *gpus: FakeGpu) -> None:

@@ -5,10 +5,10 @@ from wanbed.runner.compute_profiling.device_at_hand import CpuAtHand, DeviceAtHa
 from wanbed.runner.compute_profiling.measuring import Measurement
 from wanbed.runner.compute_profiling.task import PromptsTask, StagesTask, profile_task
 from wanbed.testbed.kernel.missing import MissingError
-from wanbed.workloads.compute.device.determinism import choose_kernels
-from wanbed.workloads.profiles.measured_conditions import DeviceState
-from wanbed.workloads.profiling.repeats import Pace
-from wanbed.workloads.profiling.stage_measurement import StageDriver
+from wanbed.workloads.compute.device.torch_device import choose_kernels
+from wanbed.workloads.profiles.compute_profile import DeviceState
+from wanbed.workloads.profiles.device_measurements import StageDriver
+from wanbed.workloads.profiles.repeats import Pace
 
 PACE = Pace(repeats=7, warmup_ns=0, repeat_ns=0)
 

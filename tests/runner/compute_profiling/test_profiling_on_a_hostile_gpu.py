@@ -14,12 +14,12 @@ from wanbed.runner.compute_profiling.device_at_hand import CpuAtHand
 from wanbed.runner.compute_profiling.measuring import Measurement
 from wanbed.runner.compute_profiling.task import PromptsTask, profile_task
 from wanbed.workloads.compute.device import device_measurement
+from wanbed.workloads.compute.device.device_measurement import EventTimer
 from wanbed.workloads.compute.device.torch_device import CpuDevice, GpuDevice, TorchDevice, create_device
-from wanbed.workloads.compute.span_timer import EventTimer
 from wanbed.workloads.inference.decode import greedy_token
 from wanbed.workloads.inference.inference_stage import InferenceStage
-from wanbed.workloads.inference.prompt_tokens import prompt_tokens
-from wanbed.workloads.profiling.matrix_product import _multiplication
+from wanbed.workloads.profiles.device_measurements import _multiplication
+from wanbed.workloads.serving.prefill_compute import prompt_tokens
 
 _one_thread = pytest.fixture(autouse=True)(one_thread)
 

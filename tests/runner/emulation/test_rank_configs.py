@@ -21,14 +21,14 @@ from wanbed.testbed.network.links.wan_link import course_of
 from wanbed.testbed.network.topology import Topology
 from wanbed.workloads.compute.backends.torch_backend import torch_work
 from wanbed.workloads.compute.replay import ReplayDurations
+from wanbed.workloads.compute.torch_work import SwapSettings
 from wanbed.workloads.inference.inference_model import INFERENCE_MODELS
 from wanbed.workloads.message import Message, MessageKind
 from wanbed.workloads.rank_config import RankConfig, read_rank_config
 from wanbed.workloads.schedules.action import Action, ActionKind
 from wanbed.workloads.schedules.pipeline_shape import PipelineShape
 from wanbed.workloads.schedules.schedule import create_schedule
-from wanbed.workloads.swapping.swap_settings import SwapSettings
-from wanbed.workloads.transport.frames.frame import CHUNK_BYTES
+from wanbed.workloads.transport.frame import CHUNK_BYTES
 from wanbed.workloads.transport.socket_options import PEER_TIMEOUT_S, make_socket
 
 MS = 1_000_000

@@ -7,7 +7,7 @@ from wanbed.ground.strict_model import InputError, parse_model
 from wanbed.runner.experiment.experiment_spec import ExperimentSpec
 from wanbed.runner.experiment.model_spec import NAMED_MODELS
 from wanbed.runner.experiment.transport_spec import TransportSpec
-from wanbed.workloads.model.gpt_config import GptConfig
+from wanbed.workloads.gpt.gpt_config import GptConfig
 
 TOPOLOGY: dict[str, Any] = {"datacenters": [{"name": "east", "hosts": 2}]}
 

@@ -1,5 +1,5 @@
 from wanbed.runner.experiment.model_spec import NAMED_MODELS, ModelSpec
-from wanbed.workloads.model.gpt_config import Architecture, GptConfig
+from wanbed.workloads.gpt.gpt_config import Architecture, GptConfig
 
 PLAIN = {"hidden": 8, "context": 4, "layers": 2, "heads": 2, "vocabulary": 11}
 

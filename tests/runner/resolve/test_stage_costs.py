@@ -8,7 +8,7 @@ import pytest
 from wanbed.ground.strict_model import InputError, parse_model
 from wanbed.runner.experiment.experiment_spec import ExperimentSpec
 from wanbed.runner.resolve.stage_costs import StageCosts, profile_conditions, stage_costs
-from wanbed.workloads.profiles.measured_conditions import MeasuredConditions
+from wanbed.workloads.profiles.compute_profile import MeasuredConditions
 from wanbed.workloads.schedules.action import ActionKind
 
 TOPOLOGY = {"datacenters": [{"name": "east", "hosts": 2}, {"name": "west", "hosts": 2}], "wan": {"latency": "1ms"}}

@@ -23,7 +23,7 @@ from wanbed.runner.tcp.effects import IDEAL, TcpEffects
 from wanbed.workloads.message import Message, MessageKind
 from wanbed.workloads.schedules.action import Action, ActionKind
 from wanbed.workloads.schedules.gpipe import GPipe
-from wanbed.workloads.transport.frames.frame import HEADER_BYTES
+from wanbed.workloads.transport.frame import HEADER_BYTES
 
 SCHEDULES = ("gpipe", "1f1b", "eager-1f1b", "varuna", "zb-h1", "zb-2p", "atlas")
 ITERATIONS = 2

@@ -12,7 +12,7 @@ from tests.support.workloads.hostile_gpu.gpu import MIB
 from tests.support.workloads.hostile_gpu.on_hostile_gpu import on_hostile_gpu
 from tests.support.workloads.hostile_gpu.streams import Order
 from tests.support.workloads.one_thread import one_thread
-from wanbed.workloads.model.gpt_config import GptConfig
+from wanbed.workloads.gpt.gpt_config import GptConfig
 
 TINY = GptConfig(layers=6, hidden=16, context=8, heads=2, vocabulary=32)
 TRAINED = LoneTraining((2.0, 1.0), {"w": np.ones(3)}, {"w": np.ones(3)}, (5, 5), (1, 1), None, "cpu")

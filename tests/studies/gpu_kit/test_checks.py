@@ -19,7 +19,7 @@ from tests.support.workloads.hostile_gpu.gpu import hostile_device
 from tests.support.workloads.hostile_gpu.on_hostile_gpu import on_hostile_gpu
 from tests.support.workloads.loopback_ranks import free_ports
 from wanbed.workloads.compute.device.torch_device import create_device
-from wanbed.workloads.model.gpt_config import GptConfig
+from wanbed.workloads.gpt.gpt_config import GptConfig
 
 TRAINED = LoopbackTraining((2.0, 1.0), {"w": np.ones(3)}, ("cpu (cpu)",) * 2)
 

@@ -12,8 +12,8 @@ from studies.which_training.tiny_training import (
     held_out_losses,
 )
 from tests.support.workloads.one_thread import one_thread
-from wanbed.workloads.model.gpt_stage import build_stage, language_loss
-from wanbed.workloads.model.tokens import TokenSource
+from wanbed.workloads.gpt.gpt_stage import build_stage, language_loss
+from wanbed.workloads.gpt.tokens import TokenSource
 from wanbed.workloads.synchronization.synchronization import Synchronization
 
 _one_thread = pytest.fixture(autouse=True, scope="module")(one_thread)

@@ -14,7 +14,7 @@ import time
 from contextlib import suppress
 
 from tests.support.testbed.process_tree import descendants
-from wanbed.workloads.programs.descendants import adopt_descendants
+from wanbed.workloads.user_programs.program_watch import adopt_descendants
 
 
 def main(folder: str, program: list[str]) -> None:

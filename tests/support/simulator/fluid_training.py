@@ -14,7 +14,7 @@ from itertools import count
 
 from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 from wanbed.runner.resolve.placement import Pair
-from wanbed.workloads.transport.ring.ring_round import ring_chunk_bytes
+from wanbed.workloads.transport.ring_round import ring_chunk_bytes
 
 BITS_NS = 8 * 10**9
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from wanbed.results.records.span_log import Span, SpanLogContents, read_span_log
-from wanbed.workloads.programs.hook_environment import with_hook
+from wanbed.workloads.user_programs.program_start import with_hook
 
 LOOPBACK = "127.0.0.1"
 PATIENCE_S = 240

@@ -15,7 +15,7 @@ from tests.support.workloads.hooked_programs import PATIENCE_S, run_ranks
 from tests.support.workloads.loopback_ranks import ROOT
 from tests.support.workloads.torch_configs import LEARNING_RATE, MICROBATCHES, SEED, make_torch_configs
 from wanbed.results.records.span_log import SpanLogContents, read_span_log
-from wanbed.workloads.model.gpt_config import GptConfig
+from wanbed.workloads.gpt.gpt_config import GptConfig
 
 MODEL = GptConfig(layers=4, hidden=256, context=256, heads=4, vocabulary=256)
 DIMENSIONS = {name: getattr(MODEL, name) for name in ("layers", "hidden", "context", "heads", "vocabulary")}
@@ -31,9 +31,9 @@ from contextlib import contextmanager
 import torch, torch.distributed as dist
 from torch.distributed.pipelining import PipelineStage, ScheduleGPipe
 from wanbed.workloads.compute.flat_parameters import FlatParameters
-from wanbed.workloads.model.gpt_config import GptConfig
-from wanbed.workloads.model.gpt_stage import build_stage, language_loss
-from wanbed.workloads.model.tokens import TokenSource
+from wanbed.workloads.gpt.gpt_config import GptConfig
+from wanbed.workloads.gpt.gpt_stage import build_stage, language_loss
+from wanbed.workloads.gpt.tokens import TokenSource
 
 timed_ns = []
 

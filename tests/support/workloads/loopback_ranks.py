@@ -15,9 +15,8 @@ from wanbed.workloads.compute.backends.backend import ComputeConfig
 from wanbed.workloads.compute.replay import ReplayCosts, ReplayDurations, ReplaySizes
 from wanbed.workloads.rank_config import RankConfig
 from wanbed.workloads.schedules.pipeline_shape import PipelineShape
-from wanbed.workloads.transport.links_config import BoundaryConfig, LinksConfig, RingConfig
+from wanbed.workloads.transport.links_config import BoundaryConfig, LinksConfig, RendezvousConfig, RingConfig
 from wanbed.workloads.transport.peer import Peer
-from wanbed.workloads.transport.rendezvous_config import RendezvousConfig
 
 ROOT = Path(__file__).parents[3]
 LOOPBACK = "127.0.0.1"

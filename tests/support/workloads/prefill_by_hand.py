@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from tests.support.workloads.reference_llama import SEED, TINY
-from wanbed.workloads.compute.device.torch_device import CpuDevice
-from wanbed.workloads.compute.tensor_bytes import as_bytes
+from wanbed.workloads.compute.device.torch_device import CpuDevice, as_bytes
 from wanbed.workloads.inference.inference_stage import InferenceStage, PrefillChunk
 from wanbed.workloads.inference.key_value_cache import KVCache
 

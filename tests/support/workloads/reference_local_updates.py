@@ -8,8 +8,8 @@ from torch import nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from tests.support.workloads.torch_configs import LEARNING_RATE, MICROBATCHES, SEED, TINY
-from wanbed.workloads.model.gpt_stage import build_stage, language_loss
-from wanbed.workloads.model.tokens import TokenSource
+from wanbed.workloads.gpt.gpt_stage import build_stage, language_loss
+from wanbed.workloads.gpt.tokens import TokenSource
 from wanbed.workloads.synchronization.synchronization import Synchronization
 
 Loss = Callable[[nn.Module, int, int], torch.Tensor]

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from wanbed.workloads.model.gpt_config import GptConfig
-from wanbed.workloads.model.gpt_stage import DTYPES, build_stage, language_loss
-from wanbed.workloads.model.tokens import TokenSource
+from wanbed.workloads.gpt.gpt_config import GptConfig
+from wanbed.workloads.gpt.gpt_stage import DTYPES, build_stage, language_loss
+from wanbed.workloads.gpt.tokens import TokenSource
 
 Gradients = dict[str, np.ndarray]
 

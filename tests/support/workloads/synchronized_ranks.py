@@ -9,12 +9,10 @@ from tests.support.until import until_within
 from tests.support.workloads.loopback_ranks import Start, coming_back, connections_at, done
 from tests.support.workloads.torch_configs import TINY, make_torch_configs
 from wanbed.results.records.span_log import Span, read_span_log
-from wanbed.workloads.model.gpt_config import GptConfig
+from wanbed.workloads.gpt.gpt_config import GptConfig
 from wanbed.workloads.rank_config import RankConfig
-from wanbed.workloads.synchronization.fragments import fragments_bytes
-from wanbed.workloads.synchronization.synchronization import SumTopology, Synchronization
-from wanbed.workloads.transport.links_config import BoundaryConfig
-from wanbed.workloads.transport.star.star_config import StarConfig
+from wanbed.workloads.synchronization.synchronization import SumTopology, Synchronization, fragments_bytes
+from wanbed.workloads.transport.links_config import BoundaryConfig, StarConfig
 
 REPLICAS, PATIENCE_S = 2, 300
 

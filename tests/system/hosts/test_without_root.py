@@ -25,7 +25,7 @@ from wanbed.testbed.claims.processes import SUPERVISED, marked_processes
 from wanbed.testbed.claims.registry import state_root
 from wanbed.testbed.substrate.guest_device import TAP_DEVICE, guest_device
 from wanbed.testbed.substrate.probe import probe_guest
-from wanbed.workloads.model.gpt_config import GptConfig
+from wanbed.workloads.gpt.gpt_config import GptConfig
 
 WANBED = (sys.executable, "-m", "wanbed")
 PATIENCE_S = 150

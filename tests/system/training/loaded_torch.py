@@ -4,9 +4,9 @@ import torch.distributed.pipelining
 import torch.optim
 from torch.nn.parallel import DistributedDataParallel
 
+from wanbed.workloads import evaluation
 from wanbed.workloads.baselines import training
 from wanbed.workloads.compute import torch_compute
-from wanbed.workloads.evaluation import evaluation
 from wanbed.workloads.serving import decode_process, layer_measurement
 
 LOADED = (

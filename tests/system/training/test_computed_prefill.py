@@ -20,7 +20,7 @@ from wanbed.workloads.compute.device.torch_device import CpuDevice
 from wanbed.workloads.inference.decode import decode, greedy_token
 from wanbed.workloads.inference.inference_model import INFERENCE_MODELS
 from wanbed.workloads.inference.inference_stage import InferenceStage
-from wanbed.workloads.inference.prompt_tokens import prompt_tokens
+from wanbed.workloads.serving.prefill_compute import prompt_tokens
 
 MODEL, SEED, OUTPUT, CHUNK = INFERENCE_MODELS["llama-tiny"], 11, 6, 16
 ITERATIONS = 24

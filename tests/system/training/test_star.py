@@ -8,7 +8,7 @@ from tests.support.runner.called_wanbed import run_here, simulate_here
 from tests.system.virtual_time.inside_virtual_time import kernel_or_skip
 from wanbed.results.reading.run import Run
 from wanbed.runner.planner.experiment_file import load_experiment
-from wanbed.workloads.model.gpt_config import GptConfig
+from wanbed.workloads.gpt.gpt_config import GptConfig
 
 REPLICAS, FAILING, ITERATIONS = 3, 2, 12
 EXPERIMENT = f"""

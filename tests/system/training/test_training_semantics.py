@@ -20,7 +20,7 @@ from wanbed.results.metrics import gpu_busy, iteration_windows, measured_window,
 from wanbed.results.reading.run import Run
 from wanbed.results.records.run_store import slug
 from wanbed.results.records.span_log import COMPUTE_KINDS
-from wanbed.workloads.model.gpt_config import GptConfig
+from wanbed.workloads.gpt.gpt_config import GptConfig
 
 CONFIG = GptConfig(layers=4, hidden=128, context=128, heads=4, vocabulary=256)
 STAGES, PIPELINES, MICROBATCHES, ITERATIONS, SEED, LEARNING_RATE = 4, 2, 4, 3, 7, 3e-4

@@ -15,9 +15,9 @@ from typing import Any
 
 from wanbed.workloads.message import Message, MessageKind
 from wanbed.workloads.transport.event import Closed, Event, Failed, Received, Sent
-from wanbed.workloads.transport.frames.buffer_pool import BufferPool
 from wanbed.workloads.transport.links_config import BoundaryConfig, LinksConfig
 from wanbed.workloads.transport.peer import Peer
+from wanbed.workloads.transport.receive_buffers import BufferPool
 from wanbed.workloads.transport.rendezvous import Identity, Rendezvous
 from wanbed.workloads.transport.striped_transport import StripedTransport
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from wanbed.workloads.baselines.baseline_config import BaselineConfig, read_baseline_config
-from wanbed.workloads.model.gpt_config import GptConfig
+from wanbed.workloads.gpt.gpt_config import GptConfig
 
 ROOT = Path(__file__).parents[3]
 PLAN = BaselineConfig(

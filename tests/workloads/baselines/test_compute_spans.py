@@ -5,8 +5,7 @@ import pytest
 
 from tests.support.workloads.hostile_gpu.gpu import HostileGpu
 from wanbed.results.records.span_log import NO_MICROBATCH, SpanLog, SpanLogHeader, read_span_log
-from wanbed.workloads.baselines.compute_spans import ComputeSpans
-from wanbed.workloads.baselines.device_marks import EventMarks, HostMarks
+from wanbed.workloads.baselines.compute_spans import ComputeSpans, EventMarks, HostMarks
 
 HEADER = SpanLogHeader(rank=0, host="east-0", datacenter="east", gpu=0, pipeline=0, stage=0)
 

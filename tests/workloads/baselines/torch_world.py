@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.support.workloads.forked_rank import ForkedRank
 from wanbed.results.records.span_log import SpanLogContents, read_span_log
 from wanbed.workloads.baselines.baseline_config import BaselineConfig
-from wanbed.workloads.model.gpt_config import GptConfig
+from wanbed.workloads.gpt.gpt_config import GptConfig
 
 ROOT = Path(__file__).parents[3]
 LOOPBACK = "127.0.0.1"

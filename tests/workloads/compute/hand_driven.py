@@ -10,7 +10,7 @@ from wanbed.workloads.compute.torch_compute import TorchCompute
 from wanbed.workloads.compute.torch_work import TorchWork
 from wanbed.workloads.message import Message, MessageKind
 from wanbed.workloads.schedules.action import Action, ActionKind
-from wanbed.workloads.transport.frames.buffer_pool import BufferPool
+from wanbed.workloads.transport.receive_buffers import BufferPool
 
 
 @dataclass(frozen=True)

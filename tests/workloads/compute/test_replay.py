@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from wanbed.workloads.compute.replay import ReplayCompute, ReplayCosts, ReplayDurations, ReplaySizes
 from wanbed.workloads.message import Message, MessageKind
 from wanbed.workloads.schedules.action import Action, ActionKind
-from wanbed.workloads.transport.frames.buffer_pool import BufferPool
+from wanbed.workloads.transport.receive_buffers import BufferPool
 
 
 def nothing() -> None:

@@ -13,12 +13,11 @@ from tests.support.workloads.reference_local_updates import train_tiny_replicas
 from tests.support.workloads.torch_configs import LEARNING_RATE, MICROBATCHES, SEED, TINY
 from wanbed.workloads.compute.torch_compute import TorchCompute
 from wanbed.workloads.compute.torch_work import TorchWork
-from wanbed.workloads.model.gpt_stage import build_stage, language_loss
-from wanbed.workloads.model.tokens import TokenSource
+from wanbed.workloads.gpt.gpt_stage import build_stage, language_loss
+from wanbed.workloads.gpt.tokens import TokenSource
 from wanbed.workloads.schedules.action import Action, ActionKind
-from wanbed.workloads.synchronization.outer_steps import OuterSteps
-from wanbed.workloads.synchronization.synchronization import Synchronization
-from wanbed.workloads.synchronization.wire_format import WireFormat
+from wanbed.workloads.synchronization.outer_optimizer import OuterSteps
+from wanbed.workloads.synchronization.synchronization import Synchronization, WireFormat
 
 _one_thread = pytest.fixture(autouse=True, scope="module")(one_thread)
 

@@ -4,7 +4,7 @@ from dataclasses import asdict
 import pytest
 
 from wanbed.workloads.compute.torch_work import TorchWork
-from wanbed.workloads.model.gpt_config import GptConfig
+from wanbed.workloads.gpt.gpt_config import GptConfig
 
 FIELDS = {
     "config": GptConfig(layers=4, hidden=32, context=16, heads=4, vocabulary=64),

@@ -9,8 +9,8 @@ import pytest
 from tests.support.workloads.reference_training import Gradients, ReferenceTraining, relative_error, train_reference
 from wanbed.workloads.compute.torch_compute import TorchCompute
 from wanbed.workloads.compute.torch_work import TorchWork
+from wanbed.workloads.gpt.gpt_config import GptConfig
 from wanbed.workloads.message import Message
-from wanbed.workloads.model.gpt_config import GptConfig
 from wanbed.workloads.schedules.action import Action
 from wanbed.workloads.schedules.pipeline_shape import PipelineShape
 from wanbed.workloads.schedules.schedule import Schedule

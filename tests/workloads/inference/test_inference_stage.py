@@ -17,7 +17,7 @@ from tests.support.workloads.prefill_by_hand import (
     whole_model,
 )
 from tests.support.workloads.reference_llama import SEED, TINY, one_shot
-from wanbed.workloads.compute.tensor_bytes import as_bytes
+from wanbed.workloads.compute.device.torch_device import as_bytes
 from wanbed.workloads.inference.inference_stage import InferenceStage
 
 ALL_LAYERS = range(TINY.layers)

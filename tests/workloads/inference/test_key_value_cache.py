@@ -6,8 +6,7 @@ from torch import Tensor
 
 from tests.support.workloads.prefill_by_hand import CPU, moved
 from tests.support.workloads.reference_llama import TINY
-from wanbed.workloads.compute.device.torch_device import CpuDevice, TorchDevice
-from wanbed.workloads.compute.tensor_bytes import as_tensor
+from wanbed.workloads.compute.device.torch_device import CpuDevice, TorchDevice, as_tensor
 from wanbed.workloads.inference.key_value_cache import KVCache
 
 

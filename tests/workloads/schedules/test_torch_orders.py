@@ -17,10 +17,9 @@ from torch.distributed.pipelining.stage import _PipelineStageBase
 from wanbed.workloads.schedules.action import Action
 from wanbed.workloads.schedules.gpipe import GPipe
 from wanbed.workloads.schedules.one_forward_one_backward import OneForwardOneBackward
-from wanbed.workloads.schedules.pipeline_shape import PipelineShape
+from wanbed.workloads.schedules.pipeline_shape import PipelineShape, VirtualStages
 from wanbed.workloads.schedules.schedule import Schedule
 from wanbed.workloads.schedules.virtual.interleaved import InterleavedOneForwardOneBackward
-from wanbed.workloads.schedules.virtual.virtual_stages import VirtualStages
 from wanbed.workloads.schedules.virtual.zero_bubble_v import ZeroBubbleV
 from wanbed.workloads.schedules.zero_bubble import ZeroBubble
 

@@ -1,12 +1,22 @@
+import select
+import selectors
 import socket
+import time
 from collections.abc import Iterator
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wanbed.workloads.serving.frame_channel import LARGEST_KEPT_BYTES, PAYLOAD, Document, FrameChannel
-from wanbed.workloads.transport.frames.frame import FrameError
+from wanbed.workloads.serving.frame_channel import (
+    LARGEST_KEPT_BYTES,
+    PAYLOAD,
+    Document,
+    FrameChannel,
+    PreciseTimer,
+    dispatch,
+)
+from wanbed.workloads.transport.frame import FrameError
 
 Pair = tuple[FrameChannel, FrameChannel]
 
@@ -140,3 +150,90 @@ def test_a_payload_beyond_the_bound_is_refused_before_it_comes(keeping: Pair) ->
     sender.send({"part": 1}, LARGEST_KEPT_BYTES + 1)
     with pytest.raises(FrameError, match="where none are expected"):
         moved(sender, receiver)
+
+
+@pytest.fixture
+def selector() -> Iterator[selectors.BaseSelector]:
+    with selectors.DefaultSelector() as made:
+        yield made
+
+
+def ready_socket() -> tuple[socket.socket, socket.socket]:
+    ours, theirs = socket.socketpair()
+    theirs.send(b"x")
+    return ours, theirs
+
+
+def test_a_channel_that_another_one_closed_in_the_same_round_is_left_out(selector: selectors.BaseSelector) -> None:
+    pairs = [ready_socket(), ready_socket()]
+    called: list[int] = []
+
+    def closing_the_other(number: int) -> None:
+        called.append(number)
+        other = pairs[1 - number][0]
+        selector.unregister(other)
+        other.close()
+
+    for number, (ours, _) in enumerate(pairs):
+        selector.register(ours, selectors.EVENT_READ, lambda _, number=number: closing_the_other(number))
+    dispatch(selector, 1)
+    assert len(called) == 1
+
+
+def test_a_new_channel_with_the_descriptor_of_a_closed_one_is_not_called_in_its_place(
+    selector: selectors.BaseSelector,
+) -> None:
+    pairs = [ready_socket(), ready_socket()]
+    called: list[str] = []
+
+    def replacing_the_other(number: int) -> None:
+        called.append("first")
+        other = pairs[1 - number][0]
+        descriptor = other.fileno()
+        selector.unregister(other)
+        other.close()
+        new = ready_socket()
+        pairs.append(new)
+        assert new[0].fileno() == descriptor
+        selector.register(new[0], selectors.EVENT_READ, lambda _: called.append("new"))
+
+    for number, (ours, _) in enumerate(pairs[:2]):
+        selector.register(ours, selectors.EVENT_READ, lambda _, number=number: replacing_the_other(number))
+    dispatch(selector, 1)
+    assert called == ["first"]
+
+
+@pytest.fixture
+def timer() -> Iterator[PreciseTimer]:
+    made = PreciseTimer()
+    yield made
+    made.close()
+
+
+def woken(timer: PreciseTimer, within_s: float) -> bool:
+    return bool(select.select([timer], [], [], within_s)[0])
+
+
+def test_it_never_wakes_before_the_moment(timer: PreciseTimer) -> None:
+    at_ns = time.monotonic_ns() + 5_000_000
+    timer.set(at_ns)
+    assert woken(timer, 5)
+    assert time.monotonic_ns() >= at_ns
+
+
+def test_a_moment_that_is_over_wakes_at_once_and_only_once(timer: PreciseTimer) -> None:
+    timer.set(0)
+    assert woken(timer, 5)
+    timer.passed()
+    assert not woken(timer, 0)
+
+
+def test_the_last_setting_holds(timer: PreciseTimer) -> None:
+    timer.set(0)
+    timer.set(time.monotonic_ns() + 3_600 * 10**9)
+    assert not woken(timer, 0.02)
+
+
+def test_unset_it_does_not_wake(timer: PreciseTimer) -> None:
+    timer.passed()
+    assert not woken(timer, 0)

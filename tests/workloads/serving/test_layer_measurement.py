@@ -3,9 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from wanbed.workloads.inference.inference_model import INFERENCE_MODELS
-from wanbed.workloads.inference.inference_work import InferenceWork
-from wanbed.workloads.prefill.profile_fit import TimedChunk, fit_chunks
+from wanbed.workloads.bubbletea.prefill_profile import TimedChunk, fit_chunks
+from wanbed.workloads.inference.inference_model import INFERENCE_MODELS, InferenceWork
 from wanbed.workloads.serving.layer_measurement import MeasurementConfig, main
 
 TINY = INFERENCE_MODELS["llama-tiny"]

@@ -30,19 +30,23 @@ from tests.support.workloads.loopback_ranks import (
     with_costs,
 )
 from wanbed.results.records.span_log import COMPUTE_KINDS, PREFILL, SpanLogContents, read_span_log
+from wanbed.workloads.bubbletea.prefill_group import GroupGpus, SharedGpuMemory
+from wanbed.workloads.bubbletea.prefill_profile import PrefillProfile
+from wanbed.workloads.bubbletea.prefill_settings import FillPolicy, PrefillSettings
+from wanbed.workloads.bubbletea.request_source import RequestSource, SourceKind, TokenCount
+from wanbed.workloads.bubbletea.service_config import DatacenterService, ServiceConfig, ServingGpu
 from wanbed.workloads.compute.replay import ReplayDurations
 from wanbed.workloads.inference.inference_model import INFERENCE_MODELS
-from wanbed.workloads.prefill.control.memory_ledger import SharedGpuMemory
-from wanbed.workloads.prefill.control.prefill_group import GroupGpus
-from wanbed.workloads.prefill.prefill_profile import PrefillProfile
-from wanbed.workloads.prefill.prefill_settings import FillPolicy, PrefillSettings
-from wanbed.workloads.prefill.request_source import RequestSource, SourceKind, TokenCount
-from wanbed.workloads.prefill.service_config import DatacenterService, ServiceConfig, ServingGpu
 from wanbed.workloads.rank_config import RankConfig
 from wanbed.workloads.schedules.pipeline_shape import PipelineShape
-from wanbed.workloads.serving.controller_config import ControllerConfig
 from wanbed.workloads.serving.frame_channel import FrameChannel
-from wanbed.workloads.serving.serving_configs import DecodeConfig, Endpoint, GpuServingConfig, PoolGpuConfig
+from wanbed.workloads.serving.serving_configs import (
+    ControllerConfig,
+    DecodeConfig,
+    Endpoint,
+    GpuServingConfig,
+    PoolGpuConfig,
+)
 
 MODEL = INFERENCE_MODELS["llama-tiny"]
 KV_TOKEN_BYTES, ACTIVATION_TOKEN_BYTES = 4096, 2048

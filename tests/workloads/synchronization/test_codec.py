@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from wanbed.workloads.synchronization.codec import add_encoded, decode, encode
-from wanbed.workloads.synchronization.wire_format import BLOCK, WireFormat
+from wanbed.workloads.synchronization.synchronization import BLOCK, WireFormat
 
 ROUNDING = 1e-6
 """What fp32 itself rounds, relative to the largest magnitude."""

@@ -9,11 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from wanbed.workloads.synchronization.fragments import cut_fragments
-from wanbed.workloads.synchronization.outer_optimizer import OuterOptimizer
-from wanbed.workloads.synchronization.outer_steps import OuterSteps
-from wanbed.workloads.synchronization.synchronization import Synchronization
-from wanbed.workloads.synchronization.wire_format import WireFormat
+from wanbed.workloads.synchronization.outer_optimizer import OuterOptimizer, OuterSteps
+from wanbed.workloads.synchronization.synchronization import Synchronization, WireFormat, cut_fragments
 
 DILOCO = Synchronization(1, outer_learning_rate=0.7, outer_momentum=0.9)
 

@@ -11,11 +11,10 @@ import pytest
 
 from tests.support.workloads.loopback_ranks import LOOPBACK, MILLISECOND_NS, ROOT, free_ports, outcome
 from wanbed.results.records.span_log import Span, read_span_log
-from wanbed.workloads.trace.replayed_trace import TraceNode, WorkKind
+from wanbed.workloads.trace_replay.replayed_trace import TraceNode, WorkKind
 from wanbed.workloads.trace_replay.trace_rank_config import TraceRankConfig, read_trace_rank_config
-from wanbed.workloads.transport.links_config import ExchangeConfig, LinksConfig, RingConfig
+from wanbed.workloads.transport.links_config import ExchangeConfig, LinksConfig, RendezvousConfig, RingConfig
 from wanbed.workloads.transport.peer import Peer
-from wanbed.workloads.transport.rendezvous_config import RendezvousConfig
 
 GPU, CPU, SEND, RECEIVE, COLLECTIVE = (
     WorkKind.GPU,

@@ -10,9 +10,9 @@ from typing import Self
 import pytest
 
 from wanbed.workloads.transport.event import Event
-from wanbed.workloads.transport.frames.buffer_pool import BufferPool
 from wanbed.workloads.transport.links_config import BoundaryConfig, LinksConfig, RingConfig
 from wanbed.workloads.transport.peer import Peer
+from wanbed.workloads.transport.receive_buffers import BufferPool
 from wanbed.workloads.transport.rendezvous import Identity, Rendezvous
 from wanbed.workloads.transport.socket_options import make_socket
 from wanbed.workloads.transport.striped_transport import StripedTransport

@@ -9,11 +9,11 @@ import pytest
 
 from wanbed.workloads.message import Message, MessageKind
 from wanbed.workloads.transport.event import Closed, Failed, Received, Sent
-from wanbed.workloads.transport.frames.cutting import Cutting
-from wanbed.workloads.transport.frames.frame import (
+from wanbed.workloads.transport.frame import (
     CHUNK_BYTES,
     HEADER_BYTES,
     SHUTDOWN,
+    Cutting,
     FrameHeader,
     FrameKind,
     decode_header,

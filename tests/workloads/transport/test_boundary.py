@@ -15,11 +15,11 @@ from tests.support.until import until_within
 from wanbed.workloads.message import Message, MessageKind
 from wanbed.workloads.transport.boundary import relay_window
 from wanbed.workloads.transport.event import Closed, Failed, Received, Sent
-from wanbed.workloads.transport.frames.cutting import Cutting
-from wanbed.workloads.transport.frames.frame import (
+from wanbed.workloads.transport.frame import (
     CHUNK_BYTES,
     HEADER_BYTES,
     SHUTDOWN,
+    Cutting,
     FrameHeader,
     FrameKind,
     credit,

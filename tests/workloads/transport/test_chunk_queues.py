@@ -3,7 +3,7 @@
 import pytest
 
 from wanbed.workloads.transport.chunk_queues import ChunkQueue, CreditQueue, QueuedChunk, RelayQueue, TurnQueue
-from wanbed.workloads.transport.frames.frame import FrameError, FrameHeader, FrameKind
+from wanbed.workloads.transport.frame import FrameError, FrameHeader, FrameKind
 
 
 class Silent:

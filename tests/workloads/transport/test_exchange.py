@@ -6,10 +6,10 @@ import pytest
 
 from wanbed.workloads.transport.event import Event, Received
 from wanbed.workloads.transport.exchange import Exchange
-from wanbed.workloads.transport.frames.buffer_pool import BufferPool
-from wanbed.workloads.transport.frames.frame import FrameError, FrameHeader, FrameKind
+from wanbed.workloads.transport.frame import FrameError, FrameHeader, FrameKind
 from wanbed.workloads.transport.links_config import ExchangeConfig, LinksConfig
 from wanbed.workloads.transport.peer import Peer
+from wanbed.workloads.transport.receive_buffers import BufferPool
 
 PEER = Peer(1, "west-0", "127.0.0.1", 20_000, 1)
 LINKS = LinksConfig(0, 0, 0, (PEER,), None, None, (), microbatches=1, iterations=2)

@@ -1,10 +1,18 @@
+"""The configuration of a rendezvous."""
+
 from typing import Any
 
 import pytest
 
-from wanbed.workloads.transport.links_config import BoundaryConfig, ExchangeConfig, LinksConfig, RingConfig
+from wanbed.workloads.transport.links_config import (
+    BoundaryConfig,
+    ExchangeConfig,
+    LinksConfig,
+    RendezvousConfig,
+    RingConfig,
+    StarConfig,
+)
 from wanbed.workloads.transport.peer import Peer
-from wanbed.workloads.transport.star.star_config import StarConfig
 
 
 def peer(rank: int, **changed: Any) -> Peer:
@@ -193,3 +201,74 @@ def test_only_a_replica_of_a_star_that_does_not_gather_comes_back() -> None:
     for changed in refused:
         with pytest.raises(ValueError, match="joins: only a replica of a star comes back"):
             LinksConfig(**ALONE | {"joins": True} | changed)
+
+
+RENDEZVOUS: dict[str, object] = {"listen_address": "10.1.0.1", "listen_port": 29_501, "run_token": "00" * 16}
+
+
+@pytest.mark.parametrize(
+    ("changed", "fault"),
+    [
+        ({"listen_port": 0}, "listen_port: 0 is no port to listen on"),
+        ({"run_token": "00"}, "run_token: write 16 bytes in hexadecimal"),
+        ({"run_token": "no"}, "run_token: write 16 bytes in hexadecimal"),
+        ({"timeout_ns": 0}, "timeout_ns: 0 is below 1"),
+        ({"peer_timeout_s": 7}, "peer_timeout_s: 7 is below 8"),
+    ],
+)
+def test_what_does_not_fit_is_refused_by_its_field(changed: dict[str, object], fault: str) -> None:
+    with pytest.raises(ValueError, match=f"^{fault}$"):
+        RendezvousConfig(**RENDEZVOUS | changed)  # type: ignore[arg-type]
+
+
+def star(**changed: Any) -> StarConfig:
+    of: dict[str, Any] = {"ranks": (4, 0, 2), "sizes_bytes": (10, 20), "sums": 3}
+    return StarConfig(**of | changed)
+
+
+def test_the_first_gathers_and_the_others_know_only_it() -> None:
+    assert star().gatherer == 4
+    assert star().peers_of(4) == (0, 2)
+    assert star().peers_of(0) == star().peers_of(2) == (4,)
+
+
+def test_sums_are_of_one_fragment_after_the_other() -> None:
+    assert star().fragments == 2
+    assert [star().size_bytes(number) for number in range(4)] == [10, 20, 10, 20]
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"ranks": (4, 0)},
+        {"sizes_bytes": (1,)},
+        {"sums": 0},
+        {"quorum": 1},
+        {"quorum": 3},
+        {"connections": 1},
+        {"quorum": 3, "state_bytes": 1},
+    ],
+)
+def test_the_least_and_the_most_are_taken(changed: dict[str, Any]) -> None:
+    for name, value in changed.items():
+        assert getattr(star(**changed), name) == value
+
+
+@pytest.mark.parametrize(
+    ("changed", "fault"),
+    [
+        ({"ranks": (4,)}, r"ranks: \(4,\) are not two or more"),
+        ({"ranks": (4, 0, 4)}, r"ranks: \(4, 0, 4\) are not two or more ranks, each once"),
+        ({"sizes_bytes": ()}, "sizes_bytes"),
+        ({"sizes_bytes": (1, 0)}, "sizes_bytes"),
+        ({"sums": -1}, "sums: -1 is negative"),
+        ({"quorum": 0}, "quorum: 0 is not 1 to 3"),
+        ({"quorum": 4}, "quorum: 4 is not 1 to 3"),
+        ({"connections": 0}, "connections: 0 is below 1"),
+        ({"quorum": 1, "state_bytes": -1}, "state_bytes: -1 is negative"),
+        ({"state_bytes": 1}, "state_bytes: replicas come back only where the others go on"),
+    ],
+)
+def test_what_is_beyond_names_the_field(changed: dict[str, Any], fault: str) -> None:
+    with pytest.raises(ValueError, match=f"^{fault}"):
+        star(**changed)

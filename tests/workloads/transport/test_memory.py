@@ -12,10 +12,10 @@ import pytest
 from wanbed.workloads.message import Message, MessageKind
 from wanbed.workloads.transport.boundary import relay_window
 from wanbed.workloads.transport.event import Event, Received
-from wanbed.workloads.transport.frames.buffer_pool import BufferPool
-from wanbed.workloads.transport.frames.frame import CHUNK_BYTES
+from wanbed.workloads.transport.frame import CHUNK_BYTES
 from wanbed.workloads.transport.links_config import BoundaryConfig, LinksConfig
 from wanbed.workloads.transport.peer import Peer
+from wanbed.workloads.transport.receive_buffers import BufferPool
 from wanbed.workloads.transport.striped_transport import StripedTransport
 
 ACTIVATION_BYTES = 256 * 2**20

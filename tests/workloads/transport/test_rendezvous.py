@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from wanbed.workloads.transport.frames.frame import Hello
+from wanbed.workloads.transport.frame import Hello
 from wanbed.workloads.transport.peer import Peer, TransportError
 from wanbed.workloads.transport.rendezvous import Identity, Rendezvous
 

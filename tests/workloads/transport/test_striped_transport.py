@@ -9,10 +9,10 @@ import pytest
 
 from wanbed.workloads.message import Message, MessageKind
 from wanbed.workloads.transport.event import Closed, Failed, Received, Sent
-from wanbed.workloads.transport.frames.buffer_pool import BufferPool
-from wanbed.workloads.transport.frames.frame import CHUNK_BYTES, SHUTDOWN, FrameHeader, FrameKind, credit
+from wanbed.workloads.transport.frame import CHUNK_BYTES, SHUTDOWN, FrameHeader, FrameKind, credit
 from wanbed.workloads.transport.links_config import LinksConfig
 from wanbed.workloads.transport.peer import TransportError
+from wanbed.workloads.transport.receive_buffers import BufferPool
 from wanbed.workloads.transport.striped_transport import StripedTransport
 
 PATIENCE_S = 60

@@ -3,7 +3,7 @@
 import pytest
 
 from wanbed.workloads.transport.chunk_queues import QueuedChunk, TurnQueue
-from wanbed.workloads.transport.frames.frame import FrameHeader, FrameKind
+from wanbed.workloads.transport.frame import FrameHeader, FrameKind
 
 
 def chunk(iteration: int, pipeline: int, microbatch: int) -> QueuedChunk:

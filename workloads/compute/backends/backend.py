@@ -11,15 +11,15 @@ from wanbed.results.records.span_log import SwappingRecord
 from wanbed.workloads.collective.collective_config import CollectiveConfig
 from wanbed.workloads.compute.compute import BucketCompute, Compute, MeasuredDevice, SynchronizedCompute, TrainingGpu
 from wanbed.workloads.compute.replay import ReplayCosts
+from wanbed.workloads.compute.torch_work import SwapSettings
+from wanbed.workloads.gpt.gpt_config import GptConfig
+from wanbed.workloads.gpt.learnt_text import HeldOut
 from wanbed.workloads.message import Message
-from wanbed.workloads.model.gpt_config import GptConfig
-from wanbed.workloads.model.held_out import HeldOut
 from wanbed.workloads.schedules.action import ActionKind
-from wanbed.workloads.schedules.virtual.virtual_stages import VirtualStages
-from wanbed.workloads.swapping.swap_settings import SwapSettings
+from wanbed.workloads.schedules.pipeline_shape import VirtualStages
 from wanbed.workloads.synchronization.synchronization import Synchronization
-from wanbed.workloads.transport.frames.buffer_pool import BufferPool
-from wanbed.workloads.transport.rendezvous_config import DEFAULT_RENDEZVOUS_TIMEOUT_NS
+from wanbed.workloads.transport.links_config import DEFAULT_RENDEZVOUS_TIMEOUT_NS
+from wanbed.workloads.transport.receive_buffers import BufferPool
 
 if TYPE_CHECKING:
     from wanbed.workloads.collective.device_all_reduce import DeviceAllReduce, Report

@@ -14,7 +14,7 @@ from wanbed.workloads.compute.backends.backend import (
     SwappedGroups,
 )
 from wanbed.workloads.compute.torch_work import TorchWork
-from wanbed.workloads.model.gpt_config import bytes_per_element
+from wanbed.workloads.gpt.gpt_config import bytes_per_element
 from wanbed.workloads.schedules.action import ActionKind
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class TorchBackend(ComputeBackend):
 
     def create(self, config: ComputeConfig, context: RankContext) -> Computation:
         """Build the stage and its optimizer. Raise ValueError or OSError as ``TorchWork`` and ``TorchCompute`` do."""
-        from wanbed.workloads.compute.swapping.swapped_compute import SwappedCompute  # noqa: PLC0415
+        from wanbed.workloads.compute.swapped_compute import SwappedCompute  # noqa: PLC0415
         from wanbed.workloads.compute.torch_compute import TorchCompute  # noqa: PLC0415
 
         work, element_bytes = torch_work(config, context.actions), bytes_per_element(config.precision)
@@ -87,9 +87,12 @@ class TorchBackend(ComputeBackend):
 def _model_files(
     parameters: "FlatParameters", named_gradients: "Callable[[], Mapping[str, npt.NDArray[np.float32]]]"
 ) -> ModelFiles:
-    from wanbed.workloads.compute.files.gradient_file import save_gradients  # noqa: PLC0415
-    from wanbed.workloads.compute.files.state_file import load_state, save_state  # noqa: PLC0415
-    from wanbed.workloads.compute.files.weights_file import save_weights  # noqa: PLC0415
+    from wanbed.workloads.compute.stage_files import (  # noqa: PLC0415
+        load_state,
+        save_gradients,
+        save_state,
+        save_weights,
+    )
 
     return ModelFiles(
         save_gradients=lambda path: save_gradients(path, named_gradients()),

@@ -1,15 +1,50 @@
-"""The devices that torch computes on: copy tensors to and from them, and time their work."""
+"""The devices that torch computes on: copy tensors to and from them, and time their work.
 
+Convert tensors to bytes for the network and back. Both use the same memory, never a copy.
+
+Choose between torch's fastest kernels and those that give the same bits in every run. The choice is the process's.
+
+Deterministic kernels make a GPU slower: cuDNN's attention is refused, and FlashAttention's backward sums in a fixed
+order.
+"""
+
+import os
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 
 import torch
+import torch.utils.deterministic
 from torch import Tensor
 
 from wanbed.workloads.compute.device.device_runtime import CudaRuntime, DeviceRuntime
-from wanbed.workloads.compute.tensor_bytes import as_tensor
+
+
+def as_tensor(data: memoryview, dtype: torch.dtype) -> Tensor:
+    """Return the elements of ``data`` as a flat tensor in the same memory."""
+    return torch.frombuffer(data, dtype=dtype)
+
+
+def as_bytes(tensor: Tensor) -> memoryview:
+    """Return the bytes of a contiguous tensor in host memory, writable. They keep that memory alive."""
+    # Viewed as uint8, because numpy has no bfloat16.
+    return tensor.detach().view(-1).view(torch.uint8).numpy().data
+
+
+def choose_kernels(*, deterministic: bool) -> None:
+    """Let torch use any kernel or, if ``deterministic``, refuse those that may give other bits in another run."""
+    if deterministic:
+        # cuBLAS sums in a fixed order only with a fixed workspace. Set it before the first use of cuBLAS.
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    torch.use_deterministic_algorithms(deterministic)
+    # Filling new tensors with NaN is torch's aid for finding reads of undefined memory. It would be part of the spans.
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+
+
+def kernels_are_deterministic() -> bool:
+    """Return whether torch refuses kernels that may give other bits in another run."""
+    return torch.are_deterministic_algorithms_enabled()
 
 
 class TorchDevice(ABC):

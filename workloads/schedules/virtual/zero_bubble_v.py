@@ -5,9 +5,8 @@ from itertools import count
 from typing import ClassVar
 
 from wanbed.workloads.schedules.action import Action, ActionKind
-from wanbed.workloads.schedules.pipeline_shape import PipelineShape
-from wanbed.workloads.schedules.virtual.chunked_order import ChunkedOrder
-from wanbed.workloads.schedules.virtual.virtual_stages import VirtualLayout
+from wanbed.workloads.schedules.pipeline_shape import PipelineShape, VirtualLayout
+from wanbed.workloads.schedules.virtual.interleaved import ChunkedOrder
 
 
 class ZeroBubbleV(ChunkedOrder):

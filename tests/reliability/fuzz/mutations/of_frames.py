@@ -7,7 +7,7 @@ from zlib import crc32
 
 from tests.reliability.fuzz.mutations.of_bytes import damaged_bytes
 from tests.reliability.fuzz.mutations.of_trees import damaged_json
-from wanbed.workloads.transport.frames.frame import CHUNK_BYTES, HELLO_BYTES, FrameHeader, FrameKind, Hello
+from wanbed.workloads.transport.frame import CHUNK_BYTES, HELLO_BYTES, FrameHeader, FrameKind, Hello
 
 _WHOLE = (0, 1, 2, 2**15, 2**16 - 1, 2**31, 2**32 - 1, 2**63, 2**64 - 1, CHUNK_BYTES, CHUNK_BYTES + 1)
 _HELLO = {"message": "Hello", "token": "secret", "gpu": 0}

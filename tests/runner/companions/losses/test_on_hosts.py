@@ -9,8 +9,8 @@ from wanbed.results.records.schema import HELD_OUT, TRAINING, ReplicaLossRow
 from wanbed.results.records.span_log import SpanLogContents, SpanLogHeader
 from wanbed.runner.companions.losses.on_hosts import largest_error, learning_facts, loss_rows, mean_losses
 from wanbed.runner.planner.experiment_file import parse_experiment
-from wanbed.workloads.evaluation.evaluation_config import ReplicaLoss
-from wanbed.workloads.model.corpora import digest
+from wanbed.workloads.evaluation import ReplicaLoss
+from wanbed.workloads.gpt.learnt_text import digest
 
 
 def log(rank: int, pipeline: int, *losses: tuple[int, float]) -> SpanLogContents:

@@ -22,19 +22,22 @@ from wanbed.runner.resolve.experiment import SweepPoint
 from wanbed.testbed.network.address_book import AddressBook, LoopbackAddressBook
 from wanbed.testbed.rack.clocks.clock_line import ClockLine
 from wanbed.testbed.rack.driver.time_line import TimeLine
+from wanbed.workloads.bubbletea.bubble_forecast import IterationPlan, PlannedAction
+from wanbed.workloads.bubbletea.prefill_group import GroupGpus, SharedGpuMemory
+from wanbed.workloads.bubbletea.prefill_profile import UNMEASURED, PrefillProfile
+from wanbed.workloads.bubbletea.prefill_settings import PrefillSettings
+from wanbed.workloads.bubbletea.request_source import RequestSource, SourceKind
+from wanbed.workloads.bubbletea.service_config import DatacenterService, ServiceConfig, ServingGpu
 from wanbed.workloads.compute.backends.torch_backend import TORCH_RENDEZVOUS_NS
-from wanbed.workloads.inference.inference_model import INFERENCE_MODELS
-from wanbed.workloads.inference.inference_work import InferenceWork
-from wanbed.workloads.prefill.bubbles.bubble_forecast import IterationPlan, PlannedAction
-from wanbed.workloads.prefill.control.memory_ledger import SharedGpuMemory
-from wanbed.workloads.prefill.control.prefill_group import GroupGpus
-from wanbed.workloads.prefill.prefill_profile import UNMEASURED, PrefillProfile
-from wanbed.workloads.prefill.prefill_settings import PrefillSettings
-from wanbed.workloads.prefill.request_source import RequestSource, SourceKind
-from wanbed.workloads.prefill.service_config import DatacenterService, ServiceConfig, ServingGpu
+from wanbed.workloads.inference.inference_model import INFERENCE_MODELS, InferenceWork
 from wanbed.workloads.rank_config import RankConfig, read_rank_config
-from wanbed.workloads.serving.controller_config import ControllerConfig
-from wanbed.workloads.serving.serving_configs import DecodeConfig, Endpoint, GpuServingConfig, PoolGpuConfig
+from wanbed.workloads.serving.serving_configs import (
+    ControllerConfig,
+    DecodeConfig,
+    Endpoint,
+    GpuServingConfig,
+    PoolGpuConfig,
+)
 
 DILATION = 2.0
 

@@ -16,8 +16,8 @@ from wanbed.runner.simulator.deadlock import SimulationError
 from wanbed.runner.simulator.simulation import KIND_CODES, SimulatedPrefill, Simulation
 from wanbed.runner.simulator.variant_simulation import simulate_variant
 from wanbed.testbed.network.flow_model.line import Line
-from wanbed.workloads.prefill.control.outcome import Outcome, count_outcomes
-from wanbed.workloads.prefill.service_config import ServiceConfig
+from wanbed.workloads.bubbletea.request import Outcome, count_outcomes
+from wanbed.workloads.bubbletea.service_config import ServiceConfig
 from wanbed.workloads.schedules.action import Action, ActionKind
 from wanbed.workloads.schedules.gpipe import GPipe
 

@@ -31,7 +31,7 @@ from wanbed.testbed.network.flow_model.line import Line
 from wanbed.testbed.network.flow_model.striping import Striping
 from wanbed.testbed.network.flow_model.window import TcpWindow
 from wanbed.testbed.network.links.wan_link import LinkConditions
-from wanbed.workloads.transport.ring.buckets import complete_ns
+from wanbed.workloads.transport.ring_round import complete_ns
 
 MEGABYTE = 10**6
 

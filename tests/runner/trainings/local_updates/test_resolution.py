@@ -16,8 +16,7 @@ from wanbed.runner.runs.manifest import gather_manifest
 from wanbed.testbed.network.address_book import AddressBook
 from wanbed.workloads.rank_config import read_rank_config
 from wanbed.workloads.schedules.registry import schedule_class_path
-from wanbed.workloads.synchronization.synchronization import Synchronization
-from wanbed.workloads.synchronization.wire_format import WireFormat
+from wanbed.workloads.synchronization.synchronization import Synchronization, WireFormat
 
 THREE: dict[str, Any] = {
     "topology": {

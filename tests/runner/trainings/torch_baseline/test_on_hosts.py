@@ -11,7 +11,7 @@ from wanbed.runner.resolve.experiment import SweepPoint
 from wanbed.runner.trainings.torch_baseline.on_hosts import configure_baseline
 from wanbed.testbed.network.address_book import AddressBook
 from wanbed.workloads.baselines.baseline_config import BaselineConfig, read_baseline_config
-from wanbed.workloads.model.gpt_config import GptConfig
+from wanbed.workloads.gpt.gpt_config import GptConfig
 
 
 @pytest.fixture

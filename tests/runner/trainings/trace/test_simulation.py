@@ -28,7 +28,7 @@ from wanbed.runner.simulator.training import Pulse
 from wanbed.runner.simulator.variant_simulation import simulate_variant
 from wanbed.runner.tcp.effects import IDEAL, TcpEffects
 from wanbed.testbed.network.flow_model.line import FRAME_BYTES, PAYLOAD_BYTES
-from wanbed.workloads.transport.frames.frame import HEADER_BYTES
+from wanbed.workloads.transport.frame import HEADER_BYTES
 
 SEND, RECEIVE = NodeType.COMM_SEND_NODE, NodeType.COMM_RECV_NODE
 

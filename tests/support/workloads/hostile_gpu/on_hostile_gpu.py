@@ -9,10 +9,9 @@ import pytest
 from tests.support.workloads.hostile_gpu.gpu import MIB, HostileGpu, hostile_device
 from tests.support.workloads.hostile_gpu.streams import Order
 from wanbed.runner.compute_profiling import measuring
-from wanbed.workloads.compute import torch_compute
-from wanbed.workloads.compute.swapping import swapped_compute
-from wanbed.workloads.inference import sequence_decoder
-from wanbed.workloads.serving.gpu import prefill_compute
+from wanbed.workloads.compute import swapped_compute, torch_compute
+from wanbed.workloads.inference import decode
+from wanbed.workloads.serving import prefill_compute
 
 SEEDS = range(3)
 ORDERS = [(order, seed) for order in Order for seed in (SEEDS if order is Order.RANDOM else (0,))]
@@ -28,7 +27,7 @@ def on_hostile_gpu(order: Order = Order.LAZY, seed: int = 0, *, memory_bytes: in
     """Within it, whatever creates a device gets that of a hostile GPU, and this thread's torch computes on it."""
     gpu = HostileGpu(order, seed, memory_bytes=memory_bytes)
     with ExitStack() as stack:
-        for module in (torch_compute, swapped_compute, prefill_compute, sequence_decoder, measuring):
+        for module in (torch_compute, swapped_compute, prefill_compute, decode, measuring):
             stack.enter_context(mock.patch.object(module, "create_device", return_value=hostile_device(gpu)))
         stack.enter_context(gpu)
         yield gpu

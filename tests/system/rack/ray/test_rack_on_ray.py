@@ -383,8 +383,8 @@ def test_of_a_driver_that_is_killed_nothing_is_left_on_any_machine(
     flow = {"name": "flow", "from": "east", "to": "west", "rate": "1Mbit"}
     run = (*RUN, two_nodes.address, str(tmp_path), json.dumps({**longer, "background": [flow]}))
     with two_nodes.start_driver(*run, stdout=subprocess.PIPE) as driver:
-        until_within(120, lambda: len(_testbeds_of("wanbed.workloads.background")) == 2)
-        held = _testbeds_of("wanbed.workloads.background")
+        until_within(120, lambda: len(_testbeds_of("wanbed.workloads.background_flows")) == 2)
+        held = _testbeds_of("wanbed.workloads.background_flows")
         until_within(60, lambda: held <= _testbeds_of("wanbed.workloads.rank"))
         driver.kill()
     until_within(LEFT_S, lambda: not any(marked_processes(identifier) for identifier in held))

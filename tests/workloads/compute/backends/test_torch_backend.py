@@ -7,7 +7,7 @@ from wanbed.workloads.compute.backends.backend import ComputeConfig
 from wanbed.workloads.compute.backends.torch_backend import TorchBackend, torch_work
 from wanbed.workloads.compute.replay import ReplayCosts, ReplayDurations
 from wanbed.workloads.compute.torch_work import TorchWork
-from wanbed.workloads.model.gpt_config import GptConfig
+from wanbed.workloads.gpt.gpt_config import GptConfig
 from wanbed.workloads.schedules.action import ActionKind
 
 MODEL = GptConfig(layers=4, hidden=32, context=16, heads=4, vocabulary=64)

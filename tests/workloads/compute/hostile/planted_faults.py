@@ -10,11 +10,11 @@ from types import CodeType, FunctionType
 
 STAGING = "wanbed.workloads.compute.device.staging"
 DEVICE = "wanbed.workloads.compute.device.torch_device"
-TIMER = "wanbed.workloads.compute.span_timer"
+TIMER = "wanbed.workloads.compute.device.device_measurement"
 COMPUTE = "wanbed.workloads.compute.torch_compute"
-COPIES = "wanbed.workloads.compute.swapping.group_copies"
-GROUPS = "wanbed.workloads.compute.swapping.grouped_model"
-PREFILL = "wanbed.workloads.serving.gpu.prefill_compute"
+COPIES = "wanbed.workloads.compute.grouped_model"
+GROUPS = "wanbed.workloads.compute.grouped_model"
+PREFILL = "wanbed.workloads.serving.prefill_compute"
 
 
 @dataclass(frozen=True)

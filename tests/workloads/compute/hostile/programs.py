@@ -11,23 +11,21 @@ from torch import Tensor
 from tests.support.workloads.hostile_gpu.gpu import HostileGpu, hostile_device
 from tests.support.workloads.reference_llama import SEED, TINY
 from tests.workloads.compute.hand_driven import HandDriven, train_by_hand
+from wanbed.workloads.bubbletea.bubble_filler import LayerRun
+from wanbed.workloads.bubbletea.messages import Piece
 from wanbed.workloads.compute.device.staging import OutgoingCopy, create_staging
-from wanbed.workloads.compute.device.torch_device import CpuDevice
+from wanbed.workloads.compute.device.torch_device import CpuDevice, as_bytes, as_tensor
 from wanbed.workloads.compute.flat_parameters import FlatParameters
-from wanbed.workloads.compute.swapping.group_copies import create_copies
-from wanbed.workloads.compute.swapping.grouped_model import GroupedModel
-from wanbed.workloads.compute.tensor_bytes import as_bytes, as_tensor
+from wanbed.workloads.compute.grouped_model import GroupedModel, create_copies
 from wanbed.workloads.compute.torch_work import TorchWork
-from wanbed.workloads.inference.inference_work import InferenceWork
-from wanbed.workloads.model.gpt_config import GptConfig
-from wanbed.workloads.model.gpt_stage import DTYPES, build_stage, language_loss
-from wanbed.workloads.model.tokens import TokenSource
-from wanbed.workloads.prefill.bubbles.bubble_filler import LayerRun
-from wanbed.workloads.prefill.messages import Piece
+from wanbed.workloads.gpt.gpt_config import GptConfig
+from wanbed.workloads.gpt.gpt_stage import DTYPES, build_stage, language_loss
+from wanbed.workloads.gpt.tokens import TokenSource
+from wanbed.workloads.inference.inference_model import InferenceWork
 from wanbed.workloads.schedules.action import ActionKind
-from wanbed.workloads.schedules.virtual.group_by_group import group_by_group
-from wanbed.workloads.serving.gpu.prefill_compute import PieceResults, PrefillCompute
-from wanbed.workloads.transport.frames.buffer_pool import BufferPool
+from wanbed.workloads.schedules.group_by_group import group_by_group
+from wanbed.workloads.serving.prefill_compute import PieceResults, PrefillCompute
+from wanbed.workloads.transport.receive_buffers import BufferPool
 
 WORK = TorchWork(
     config=GptConfig(layers=2, hidden=16, context=8, heads=2, vocabulary=32),

@@ -10,8 +10,7 @@ from tests.support.workloads.hostile_gpu.on_hostile_gpu import EACH_ORDER, on_ho
 from tests.support.workloads.hostile_gpu.streams import Order
 from tests.support.workloads.one_thread import one_thread
 from tests.workloads.compute.hostile.programs import WORK, swapping
-from wanbed.workloads.compute.torch_work import TorchWork
-from wanbed.workloads.swapping.swap_settings import SwapSettings
+from wanbed.workloads.compute.torch_work import SwapSettings, TorchWork
 
 ITERATIONS = 2
 WHOLE = replace(

@@ -15,7 +15,7 @@ from tests.support.workloads.one_thread import one_thread
 from tests.support.workloads.reference_training import relative_error
 from tests.workloads.compute.hand_driven import HandDriven
 from tests.workloads.compute.hostile.programs import WORK, WORKS, staging, training
-from wanbed.workloads.compute.span_timer import EventTimer
+from wanbed.workloads.compute.device.device_measurement import EventTimer
 from wanbed.workloads.compute.torch_compute import TorchCompute
 from wanbed.workloads.compute.torch_work import TorchWork
 from wanbed.workloads.message import Message, MessageKind

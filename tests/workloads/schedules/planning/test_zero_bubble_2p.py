@@ -12,7 +12,7 @@ from wanbed.workloads.schedules.action import ActionKind
 from wanbed.workloads.schedules.pipeline_shape import PipelineShape
 from wanbed.workloads.schedules.planning.cell_plan import BoundaryCosts, CellCosts
 from wanbed.workloads.schedules.planning.plan_run import PlanRun
-from wanbed.workloads.schedules.planning.split_orders import OrderedPipeline
+from wanbed.workloads.schedules.planning.split_planner import OrderedPipeline
 from wanbed.workloads.schedules.planning.zero_bubble_2p import ZeroBubble2p
 from wanbed.workloads.schedules.zero_bubble import ZeroBubble
 

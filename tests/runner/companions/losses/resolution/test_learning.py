@@ -9,7 +9,7 @@ from wanbed.ground.strict_model import InputError
 from wanbed.runner.companions.losses.resolution import held_out, learning_seed
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.resolve.experiment import SweepPoint
-from wanbed.workloads.model.held_out import HeldOut
+from wanbed.workloads.gpt.learnt_text import HeldOut
 
 
 def point(training: dict[str, Any] | None = None, **sections: Any) -> SweepPoint:

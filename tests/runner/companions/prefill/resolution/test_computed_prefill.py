@@ -7,10 +7,9 @@ from wanbed.ground.strict_model import InputError
 from wanbed.runner.companions.prefill.resolution import check_memory_for_weights
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.resolve.experiment import SweepPoint
-from wanbed.workloads.inference.inference_model import INFERENCE_MODELS
-from wanbed.workloads.inference.inference_work import InferenceWork
-from wanbed.workloads.prefill.prefill_profile import UNMEASURED
-from wanbed.workloads.prefill.service_config import ServiceConfig
+from wanbed.workloads.bubbletea.prefill_profile import UNMEASURED
+from wanbed.workloads.bubbletea.service_config import ServiceConfig
+from wanbed.workloads.inference.inference_model import INFERENCE_MODELS, InferenceWork
 
 TINY = INFERENCE_MODELS["llama-tiny"]
 REPLAY = {"compute": {"forward": "5ms"}}

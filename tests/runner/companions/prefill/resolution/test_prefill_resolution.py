@@ -7,8 +7,8 @@ import pytest
 from tests.support.runner.prefill_documents import document, point, with_prefill
 from wanbed.ground.dataclass_json import read_config, write_config
 from wanbed.ground.strict_model import InputError
-from wanbed.workloads.prefill.request_source import RequestSource, TokenCount
-from wanbed.workloads.prefill.service_config import ServiceConfig
+from wanbed.workloads.bubbletea.request_source import RequestSource, TokenCount
+from wanbed.workloads.bubbletea.service_config import ServiceConfig
 
 AZURE = "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03.0,4808,10\n{}2023-11-16 18:17:07.0,300,20\n"
 

@@ -10,10 +10,9 @@ from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.resolve.experiment import SweepPoint
 from wanbed.runner.simulator.variant_simulation import simulate_variant
 from wanbed.runner.tcp.effects import IDEAL
-from wanbed.workloads.model.gpt_config import GptConfig
+from wanbed.workloads.gpt.gpt_config import GptConfig
+from wanbed.workloads.grouping import Grouping, SwappedLayer, SwappedModel, best_grouping
 from wanbed.workloads.profiles.catalogue import load_profile
-from wanbed.workloads.swapping.best_grouping import best_grouping
-from wanbed.workloads.swapping.grouping import Grouping, SwappedLayer, SwappedModel
 
 MODEL = {"layers": 12, "hidden": 256, "context": 128, "heads": 4, "vocabulary": 1000}
 CONFIG = GptConfig(**MODEL)

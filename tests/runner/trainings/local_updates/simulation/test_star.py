@@ -12,8 +12,8 @@ from wanbed.runner.trainings.local_updates.simulation import PartCut, Star
 from wanbed.testbed.network.flow_model.line import Line
 from wanbed.testbed.network.flow_model.striping import Striping
 from wanbed.testbed.network.flow_model.window import TcpWindow
-from wanbed.workloads.transport.frames.frame import HEADER_BYTES
-from wanbed.workloads.transport.star.quorum_rounds import StarPart
+from wanbed.workloads.transport.frame import HEADER_BYTES
+from wanbed.workloads.transport.quorum_rounds import StarPart
 
 SIZE_BYTES = 1_000_000
 MS = 10**6

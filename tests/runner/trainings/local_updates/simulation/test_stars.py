@@ -9,7 +9,7 @@ from wanbed.runner.simulator.simulation import KIND_CODES, Simulation
 from wanbed.runner.simulator.variant_simulation import simulate_variant
 from wanbed.runner.tcp.effects import IDEAL, TcpEffects
 from wanbed.runner.trainings.local_updates.simulation import star_ends
-from wanbed.workloads.transport.frames.frame import HEADER_BYTES
+from wanbed.workloads.transport.frame import HEADER_BYTES
 
 MS = 10**6
 COMPUTING_MS = 4 * 15

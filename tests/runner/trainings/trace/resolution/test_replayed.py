@@ -16,7 +16,7 @@ from wanbed.results.chakra.rank_file import message_class, node_message, rank_by
 from wanbed.results.records.span_log import NO_MICROBATCH
 from wanbed.runner.trainings.trace import resolution
 from wanbed.runner.trainings.trace.resolution import replayed_trace
-from wanbed.workloads.trace.replayed_trace import WorkKind
+from wanbed.workloads.trace_replay.replayed_trace import WorkKind
 
 SEND, RECEIVE = NodeType.COMM_SEND_NODE, NodeType.COMM_RECV_NODE
 

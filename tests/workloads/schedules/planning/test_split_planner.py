@@ -1,0 +1,107 @@
+"""The run of given orders, and the period that it says: the longest part of any stage."""
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wanbed.workloads.schedules.action import ActionKind
+from wanbed.workloads.schedules.pipeline_shape import PipelineShape
+from wanbed.workloads.schedules.planning.cell_plan import BoundaryCosts, CellCosts
+from wanbed.workloads.schedules.planning.split_planner import OrderedPipeline, SplitRules, SplitSimulation, _moves
+
+FORWARD, INPUT, WEIGHT = ActionKind.FORWARD, ActionKind.BACKWARD_INPUT, ActionKind.BACKWARD_WEIGHT
+
+
+def test_a_stages_part_lasts_from_the_begin_of_its_first_action_to_the_end_of_its_last() -> None:
+    costs = CellCosts(PipelineShape(1, 1), 1, (30,), (50,), (0,), (), backward_input_ns=(20,), backward_weight_ns=(7,))
+    run = OrderedPipeline(costs).run(((FORWARD, INPUT, WEIGHT),))
+    assert run is not None
+    assert (run.period_ns, run.makespan_ns) == (57, 57)
+
+
+def test_the_longest_part_is_the_period_and_the_way_to_a_stage_is_no_part_of_its_own() -> None:
+    costs = CellCosts(
+        PipelineShape(2, 1),
+        1,
+        (30, 500),
+        (27, 27),
+        (0, 0),
+        (BoundaryCosts(100, 0, False),),
+        backward_input_ns=(20, 20),
+        backward_weight_ns=(7, 900),
+    )
+    run = OrderedPipeline(costs).run(((FORWARD, INPUT, WEIGHT),) * 2)
+    assert run is not None
+    # Stage 1 begins when its activation comes, 130 ns after stage 0.
+    assert (run.period_ns, run.makespan_ns) == (500 + 20 + 900, 130 + 500 + 20 + 900)
+
+
+def test_an_action_moves_before_the_one_before_it_and_before_all_that_are_alike() -> None:
+    assert list(_moves((INPUT, WEIGHT, WEIGHT, FORWARD), 3))[:2] == [
+        (INPUT, WEIGHT, FORWARD, WEIGHT),
+        (INPUT, FORWARD, WEIGHT, WEIGHT),
+    ]
+    assert list(_moves((INPUT, WEIGHT, FORWARD), 2)) == [(INPUT, FORWARD, WEIGHT)]
+
+
+def test_a_weight_that_another_action_follows_moves_behind_each_later_one() -> None:
+    assert list(_moves((WEIGHT, FORWARD, INPUT, FORWARD), 1)) == [
+        (FORWARD, WEIGHT, INPUT, FORWARD),
+        (FORWARD, INPUT, WEIGHT, FORWARD),
+        (FORWARD, INPUT, FORWARD, WEIGHT),
+    ]
+
+
+LETTERS = {
+    ActionKind.FORWARD: "F",
+    ActionKind.RECOMPUTE: "R",
+    ActionKind.BACKWARD_INPUT: "B",
+    ActionKind.BACKWARD_WEIGHT: "W",
+}
+
+
+def orders(costs: CellCosts, rules: SplitRules) -> list[str]:
+    return ["".join(LETTERS[kind] for kind in order) for order in SplitSimulation(costs, rules).run()]
+
+
+def two_stages(microbatches: int, link: BoundaryCosts, *, recompute: bool = False, blocks: bool = False) -> CellCosts:
+    """Every part of a microbatch takes 50 ns."""
+    shape = PipelineShape(2, microbatches, recompute, memory_bound=8)
+    return CellCosts(shape, 1, (50, 50), (100, 100), (50, 50), (link,), sends_block=blocks)
+
+
+@given(
+    st.integers(2, 4),
+    st.integers(1, 6),
+    st.integers(2, 4),
+    st.tuples(st.integers(0, 200), st.integers(0, 100)),
+    st.builds(SplitRules, st.integers(0, 2), st.integers(0, 2), st.booleans()),
+)
+def test_on_shared_links_each_transfer_waits_for_the_turns_of_all_pipelines(
+    stages: int, microbatches: int, pipelines: int, link_ns: tuple[int, int], rules: SplitRules
+) -> None:
+    latency_ns, occupancy_ns = link_ns
+    cell = CellCosts(
+        PipelineShape(stages, microbatches, memory_bound=2 * stages),
+        pipelines,
+        (50,) * stages,
+        (100,) * stages,
+        (0,) * stages,
+        (BoundaryCosts(latency_ns, occupancy_ns, shared=True),) * (stages - 1),
+    )
+    alone = BoundaryCosts(latency_ns, pipelines * occupancy_ns, shared=False)
+    assert orders(cell, rules) == orders(replace(cell, pipelines=1, boundaries=(alone,) * (stages - 1)), rules)
+
+
+def test_a_send_that_blocks_leaves_no_time_for_a_weight_part_before_the_next_forward() -> None:
+    link = BoundaryCosts(0, 200, shared=False)
+    assert orders(two_stages(2, link), SplitRules())[1] == "FBWFBW"
+    # The gradient is sent until 550 ns; the next activation has been there since 500.
+    assert orders(two_stages(2, link, blocks=True), SplitRules())[1] == "FBFBWW"
+
+
+def test_a_recompute_that_ends_as_its_gradient_arrives_goes_before_a_forward() -> None:
+    # The first gradient arrives at 270 ns: the stage, free at 250, would be late after another forward.
+    first, _ = orders(two_stages(8, BoundaryCosts(35, 0, shared=False), recompute=True), SplitRules())
+    assert first.startswith("FFFFFRB")

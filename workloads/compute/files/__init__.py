@@ -1,1 +1,0 @@
-"""Files of what a stage has computed: its gradients, and its state."""

@@ -1,0 +1,57 @@
+"""Write the gradients of a stage to a file that numpy reads.
+
+Write the weights and the optimizer state of a stage to a file, and read those of a stage from several files.
+
+Names are those of the whole model, so that the stage that reads may be cut otherwise than those that wrote.
+
+Write the weights of a stage to a file that numpy reads.
+"""
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from wanbed.ground.files.atomic_write import written_whole
+from wanbed.workloads.compute.flat_parameters import FlatParameters
+
+
+def save_gradients(path: Path, gradients: Mapping[str, npt.NDArray[np.float32]]) -> None:
+    """Write each parameter's gradient, in fp32 under its name in the whole model, as one ``.npz`` file."""
+    np.savez(path, allow_pickle=False, **gradients)
+
+
+_STEPS = "steps"
+
+
+def save_state(path: Path, parameters: FlatParameters) -> None:
+    """Write the state after the last step as one ``.npz`` file, whole or not at all."""
+    stored = {name: torch.stack(state).cpu().numpy() for name, state in parameters.named_state()}
+    with written_whole(path) as partial, partial.open("wb") as file:
+        np.savez(file, allow_pickle=False, **stored, **{_STEPS: np.array(parameters.steps)})
+
+
+def load_state(paths: Sequence[Path], parameters: FlatParameters) -> None:
+    """Take the state of each parameter from the file that has it. Raise ValueError if none has."""
+    with ExitStack() as opened, torch.no_grad():
+        files = [opened.enter_context(np.load(path, allow_pickle=False)) for path in paths]
+        for name, state in parameters.named_state():
+            stored = next((file[name] for file in files if name in file.files), None)
+            if stored is None:
+                raise ValueError(f"{paths[0].parent}: the checkpoint has no {name}")
+            for part, values in zip(state, torch.from_numpy(stored), strict=True):
+                part.copy_(values)
+        parameters.restored(int(files[0][_STEPS]))
+
+
+def save_weights(path: Path, parameters: FlatParameters) -> None:
+    """Write each parameter as the model computes with it, in fp32 and its shape, by its name in the whole model.
+
+    The ``.npz`` file appears whole or not at all.
+    """
+    stored = {name: parameter.detach().float().cpu().numpy() for name, parameter in parameters.named_weights()}
+    with written_whole(path) as partial, partial.open("wb") as file:
+        np.savez(file, allow_pickle=False, **stored)

@@ -1,1 +1,0 @@
-"""Forecast bubbles and fill them."""

@@ -1,1 +1,0 @@
-"""Admit requests and place their prefill."""

@@ -1,0 +1,195 @@
+"""Choose the stages to measure, and derive the times of a model's parts from them. Needs no torch.
+
+Estimate the memory of a measurement before it starts. Estimates are on the high side. Needs no torch.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
+
+from wanbed.workloads.gpt.gpt_config import GptConfig, bytes_per_element
+from wanbed.workloads.inference.inference_model import InferenceModel
+from wanbed.workloads.profiles.compute_profile import MeasuredModel, MeasuredStage, ModelTimes, PartTimes, measured_time
+
+Position: TypeAlias = Literal["first", "middle", "last"]
+
+POSITIONS: tuple[Position, ...] = ("first", "middle", "last")
+
+
+@dataclass(frozen=True)
+class StageToMeasure:
+    """Stage ``stage`` of the three stages of ``config``, which all have the same number of layers."""
+
+    position: Position
+    config: GptConfig
+    stage: int
+
+    @property
+    def layers(self) -> int:
+        """The number of the stage's layers."""
+        return len(self.config.layers_of(self.stage, len(POSITIONS)))
+
+    def measured(self, repeats_ns: Mapping[str, Sequence[int]], clock_hz: int | None = None) -> MeasuredStage:
+        """Return the measured stage from the repeats of each of its actions, measured at that clock."""
+        return MeasuredStage(
+            position=self.position,
+            layers=self.layers,
+            forward_flops=self.config.causal_forward_flops(self.stage, len(POSITIONS)),
+            **{action: measured_time(times_ns, clock_hz) for action, times_ns in repeats_ns.items()},
+        )
+
+
+def stages_to_measure(config: GptConfig, layers: int) -> tuple[StageToMeasure, ...]:
+    """Return a first, a middle and a last stage of ``layers`` layers each, with the other dimensions of ``config``."""
+    three = replace(config, layers=layers * len(POSITIONS))
+    return tuple(StageToMeasure(position, three, stage) for stage, position in enumerate(POSITIONS))
+
+
+def model_times(config: GptConfig, stages: Sequence[MeasuredStage]) -> ModelTimes:
+    """Return the times of a model's parts, from the medians of its first, middle and last stage.
+
+    The three stages have the same number of layers. The time of a layer is that of the middle stage divided by its
+    layers. The times of the embedding and the head are those of the first and the last stage minus that of the middle
+    one, 0 if negative. So a model whose stages have that number of layers gets the measured times, up to rounding.
+    """
+    first, middle, last = ({name: time.median_ns for name, time in stage.times()} for stage in stages)
+    layers = stages[1].layers
+
+    def beyond(stage_ns: Mapping[str, int]) -> PartTimes:
+        return PartTimes(**{f"{action}_ns": max(0, stage_ns[action] - middle[action]) for action in middle})
+
+    return ModelTimes(
+        model=MeasuredModel(
+            hidden=config.hidden, context=config.context, heads=config.heads, vocabulary=config.vocabulary
+        ),
+        embedding=beyond(first),
+        layer=PartTimes(**{f"{action}_ns": round(time_ns / layers) for action, time_ns in middle.items()}),
+        head=beyond(last),
+        stages=tuple(stages),
+    )
+
+
+_FP32_BYTES = 4
+
+_ACTIVATIONS_PER_LAYER = 32
+"""The number of context x hidden tensors that a layer holds in a backward with a deferred weight part.
+
+18 are kept from the forward: inputs and outputs of both norms (4), queries, keys and values (3), outputs of attention
+(2), the inner feed-forward layer before and after GELU (8), and one sum. Deferred gradients take 9, temporaries 5.
+"""
+
+_KEPT_ACTIVATIONS_PER_LAYER = 18
+"""The tensors that a microbatch keeps between its forward and its backward, unless the backward recomputes them."""
+
+_COPIES_OF_LOGITS = 3
+"""Copies in fp32 besides the logits themselves: converted to fp32, their logarithms, and their gradient."""
+
+_OF_ALL = 1.1
+"""The factor for memory outside of tensors and for fragmentation."""
+
+PRODUCT_MATRICES = 3
+"""The matrices of the product that gives the ceiling: both factors and the result."""
+
+
+@dataclass(frozen=True)
+class TrainingMemory:
+    """The bytes for training one stage, by what they hold. ``total_bytes`` also has what lies outside of tensors."""
+
+    weight_bytes: int
+    gradient_bytes: int
+    optimizer_bytes: int
+    activation_bytes: int
+
+    @property
+    def total_bytes(self) -> int:
+        """All of it, and a tenth beyond it for memory outside of tensors and for fragmentation."""
+        parts = self.weight_bytes + self.gradient_bytes + self.optimizer_bytes + self.activation_bytes
+        return round(_OF_ALL * parts)
+
+
+def together(parts: Sequence[TrainingMemory]) -> TrainingMemory:
+    """Return the memory for training several parts of a model on one GPU."""
+    return TrainingMemory(
+        weight_bytes=sum(part.weight_bytes for part in parts),
+        gradient_bytes=sum(part.gradient_bytes for part in parts),
+        optimizer_bytes=sum(part.optimizer_bytes for part in parts),
+        activation_bytes=sum(part.activation_bytes for part in parts),
+    )
+
+
+def training_memory(
+    config: GptConfig, stage: int, stages: int, precision: str, *, in_flight: int = 1, recompute: bool = True
+) -> TrainingMemory:
+    """Return the memory for training a stage with ``in_flight`` microbatches between their forward and backward.
+
+    Weights and gradients are in ``precision``; AdamW's two moments in fp32; for a lower precision also fp32 copies of
+    weights and gradients. One microbatch is in its backward, with all activations of the stage, and with the logits at
+    the last stage. Each other one has kept the activations of its forward, or its input and output if the stage
+    recomputes them.
+    """
+    element_bytes = bytes_per_element(precision)
+    parameters = config.parameters(stage, stages)
+    copies = int(element_bytes < _FP32_BYTES)
+    layers = len(config.layers_of(stage, stages))
+    activation = config.activation_bytes(precision)
+    logits = config.context * config.vocabulary if stage == stages - 1 else 0
+    now = layers * _ACTIVATIONS_PER_LAYER * activation + logits * (2 * element_bytes + _COPIES_OF_LOGITS * _FP32_BYTES)
+    kept = 2 * activation
+    if not recompute:
+        # Of the logits the loss keeps two fp32 copies: their conversion and their logarithms.
+        kept = layers * _KEPT_ACTIVATIONS_PER_LAYER * activation + logits * (element_bytes + 2 * _FP32_BYTES)
+    return TrainingMemory(
+        weight_bytes=parameters * element_bytes,
+        gradient_bytes=parameters * element_bytes,
+        optimizer_bytes=parameters * (2 + 2 * copies) * _FP32_BYTES,
+        activation_bytes=now + (in_flight - 1) * kept,
+    )
+
+
+def swapped_memory(
+    config: GptConfig, precision: str, *, microbatches: int, memory_bytes: int | None, on_cpu: bool
+) -> TrainingMemory:
+    """Return the memory for training a whole model whose groups of layers are swapped through a device.
+
+    ``memory_bytes`` is what the device has for the weights of two groups, None for no limit, and again for their
+    gradients. Each microbatch keeps at most the input of every layer. Everything else lies in host memory, which is the
+    device's own ``on_cpu``.
+    """
+    whole = training_memory(config, 0, 1, precision)
+    held = whole.weight_bytes if memory_bytes is None else min(whole.weight_bytes, memory_bytes)
+    kept = microbatches * config.layers * config.activation_bytes(precision)
+    copies = int(on_cpu)
+    return TrainingMemory(
+        weight_bytes=held + copies * whole.weight_bytes,
+        gradient_bytes=held + copies * whole.gradient_bytes,
+        optimizer_bytes=copies * whole.optimizer_bytes,
+        activation_bytes=whole.activation_bytes + kept,
+    )
+
+
+def stage_bytes(config: GptConfig, stage: int, stages: int, precision: str) -> int:
+    """Return the bytes for training a stage with one microbatch in flight."""
+    return training_memory(config, stage, stages, precision).total_bytes
+
+
+def host_bytes(config: GptConfig, stage: int, stages: int, precision: str) -> int:
+    """Return the bytes of host memory for building a stage for a GPU: its weights, and the largest of them in fp32."""
+    weights = config.parameters(stage, stages) * bytes_per_element(precision)
+    embeds = stage in (0, stages - 1)
+    largest = max(4 * config.hidden**2, config.vocabulary * config.hidden if embeds else 0)
+    return round(_OF_ALL * (weights + 2 * _FP32_BYTES * largest))
+
+
+def prompt_bytes(model: InferenceModel, layers: int, tokens: int) -> int:
+    """Return the bytes for prefilling ``tokens`` tokens through ``layers`` layers of the model, weights included."""
+    whole = layers == model.layers
+    weights = model.weight_bytes(layers, embedding=whole, head=whole)
+    largest = max(model.hidden * model.feed_forward, model.vocabulary * model.hidden if whole else 0)
+    activations = 4 * model.activation_bytes(tokens) + 4 * tokens * model.feed_forward * model.bytes_per_element
+    keys_and_values = 2 * model.kv_bytes(layers, tokens)
+    return round(_OF_ALL * (weights + 2 * _FP32_BYTES * largest + activations + keys_and_values))
+
+
+def product_bytes(size: int, precision: str) -> int:
+    """Return the bytes for the product of two square matrices, including those for creating them."""
+    return round(_OF_ALL * size**2 * (PRODUCT_MATRICES * bytes_per_element(precision) + 2 * _FP32_BYTES))

@@ -1,1 +1,0 @@
-"""Share GPUs between training and prefill."""

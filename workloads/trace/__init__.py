@@ -1,1 +1,0 @@
-"""Work that is replayed from a trace: for each rank a graph of computations, messages and collectives."""

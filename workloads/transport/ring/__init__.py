@@ -1,1 +1,0 @@
-"""Ring all-reduce over the transport."""

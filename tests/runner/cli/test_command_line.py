@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 import yaml
-from typer.testing import CliRunner
 
+from tests.support.runner.commands_here import refusal, wanbed
 from wanbed.results.records.run_store import RunStore, TrialRecord
 from wanbed.results.records.span_log import Span, SpanLogContents, SpanLogHeader
 from wanbed.results.records.trial_id import TrialId
-from wanbed.runner.cli.command_line import app
 from wanbed.runner.planner.experiment_file import load_experiment
 from wanbed.runner.runs.run_folder import begin_run
 from wanbed.testbed.substrate import probe
@@ -59,10 +58,6 @@ def able(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.which", lambda program, path=None: f"/usr/bin/{program}")
 
 
-def wanbed(*arguments: str) -> Any:
-    return CliRunner().invoke(app, list(arguments))
-
-
 def written(document: object, name: str = "exp.yaml") -> str:
     Path(name).write_text(document if isinstance(document, str) else yaml.safe_dump(document), encoding="utf-8")
     return name
@@ -74,19 +69,6 @@ def small(**changes: Any) -> dict[str, Any]:
 
 def topology(**changes: Any) -> dict[str, Any]:
     return small(topology={**SMALL["topology"], **changes})
-
-
-def refusal(status: int, *arguments: str) -> str:
-    """The one line on standard error, and nothing else, with which a command ends without having made anything."""
-    before = sorted(Path().rglob("*"))
-    done = wanbed(*arguments)
-    assert done.exit_code == status, done.output
-    assert done.stdout == ""
-    assert sorted(Path().rglob("*")) == before
-    (line,) = done.stderr.splitlines()
-    assert line.isprintable()
-    assert line.startswith("wanbed: ")
-    return line.removeprefix("wanbed: ")
 
 
 def alias_bomb() -> str:
@@ -165,13 +147,13 @@ BAD_FILES: dict[str, tuple[object, str]] = {
 @pytest.mark.parametrize("fault", BAD_FILES)
 def test_a_bad_file_is_one_line_with_file_field_and_remedy_and_nothing_is_made(fault: str, command: str) -> None:
     document, text = BAD_FILES[fault]
-    assert refusal(2, *COMMANDS[command](written(document))).startswith(text)
+    assert refusal(*COMMANDS[command](written(document))).startswith(text)
 
 
 @pytest.mark.parametrize("command", ["calibrate", "exec", "shell"])
 def test_a_network_that_can_only_be_simulated_is_not_brought_up(command: str) -> None:
     document = topology(datacenters=[{"name": "east", "hosts": 300}, {"name": "west", "hosts": 1}])
-    text = refusal(2, *COMMANDS[command](written({**document, "engine": "simulate", "training": {"stages": 2}})))
+    text = refusal(*COMMANDS[command](written({**document, "engine": "simulate", "training": {"stages": 2}})))
     assert text.startswith("exp.yaml: topology.datacenters.0.hosts: 300 hosts, where an emulated datacenter has 250")
 
 
@@ -179,16 +161,16 @@ def test_a_network_that_can_only_be_simulated_is_not_brought_up(command: str) ->
 def test_a_file_that_cannot_be_read_is_named(command: str) -> None:
     remedy = "give the path of a readable YAML file"
     text = f"none.yaml: cannot be read (No such file or directory): {remedy}"
-    assert refusal(2, *COMMANDS[command]("none.yaml")) == text
+    assert refusal(*COMMANDS[command]("none.yaml")) == text
     Path("folder").mkdir()
-    assert refusal(2, *COMMANDS[command]("folder")) == f"folder: cannot be read (Is a directory): {remedy}"
+    assert refusal(*COMMANDS[command]("folder")) == f"folder: cannot be read (Is a directory): {remedy}"
 
 
 @pytest.mark.parametrize("command", ["run", "dry run", "calibrate", "exec"])
 def test_a_bad_override_is_reported_with_what_was_typed(command: str) -> None:
     first, *rest = COMMANDS[command](written(SMALL))
     override = ["--set", "topology.wan.latency=40"]
-    text = refusal(2, first, *override, *rest)
+    text = refusal(first, *override, *rest)
     assert text.startswith("exp.yaml --set topology.wan.latency=40: topology.wan.latency: 40 has no unit")
 
 
@@ -198,7 +180,7 @@ def test_a_bad_override_is_reported_with_what_was_typed(command: str) -> None:
 )
 def test_the_short_options_are_checked_like_the_fields(field: str, text: str) -> None:
     line = f"exp.yaml --set {field}=wall: {field}: 'wall' is not known: {text}"
-    assert refusal(2, "run", written(SMALL), f"--{field}", "wall") == line
+    assert refusal("run", written(SMALL), f"--{field}", "wall") == line
 
 
 @pytest.mark.parametrize("command", ["run", "calibrate", "exec"])
@@ -208,7 +190,7 @@ def test_without_its_kernel_virtual_time_is_status_5_with_what_builds_it(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.delenv("SUDO_USER", raising=False)
     first, *rest = COMMANDS[command](written(SMALL))
-    text = refusal(5, first, "--clock", "virtual", *rest)
+    text = refusal(first, "--clock", "virtual", *rest, status=5)
     assert text == f"no virtual-time kernel of this version in {tmp_path}/wanbed/virtual-kernel: make virtual"
     assert not Path("runs").exists()
 
@@ -216,7 +198,7 @@ def test_without_its_kernel_virtual_time_is_status_5_with_what_builds_it(
 @pytest.mark.parametrize("command", ["run", "calibrate", "exec"])
 def test_virtual_time_has_no_guest_between_its_hosts(command: str) -> None:
     first, *rest = COMMANDS[command](written(SMALL))
-    text = refusal(2, first, "--clock", "virtual", "--substrate", "guest", *rest)
+    text = refusal(first, "--clock", "virtual", "--substrate", "guest", *rest)
     assert text.startswith("--substrate guest: in virtual time links are the kernel's own")
 
 
@@ -224,14 +206,14 @@ def test_virtual_time_has_no_guest_between_its_hosts(command: str) -> None:
 @pytest.mark.parametrize("dilation", ["auto", 1])
 def test_a_substrate_that_is_none_is_bad_input_whatever_else_the_file_says(command: str, dilation: object) -> None:
     first, *rest = COMMANDS[command](written(small(dilation=dilation)))
-    text = refusal(2, first, "--substrate", "qemu", *rest)
+    text = refusal(first, "--substrate", "qemu", *rest)
     assert text == "--substrate: 'qemu' is not a substrate, give auto, kernel, guest or relay"
 
 
 @pytest.mark.parametrize("command", ["run", "run --json", "calibrate", "calibrate --json", "exec", "shell"])
 @pytest.mark.parametrize("dilation", ["auto", 1])
 def test_a_machine_without_netem_is_status_5_with_what_to_install(command: str, dilation: object) -> None:
-    text = refusal(5, *COMMANDS[command](written(small(dilation=dilation))))
+    text = refusal(*COMMANDS[command](written(small(dilation=dilation))), status=5)
     assert text == (
         "no netem anywhere: the kernel 6.1.0 has no sch_netem; linux.uml is not on the PATH "
         "(apt-get install user-mode-linux kmod; or modprobe sch_netem; or `wanbed run --substrate relay`, where TCP is "
@@ -243,14 +225,14 @@ def test_a_machine_without_netem_is_status_5_with_what_to_install(command: str, 
 @pytest.mark.parametrize("command", ["run", "calibrate", "exec"])
 def test_a_program_that_the_machine_lacks_is_status_5_too(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.which", lambda program, **_: None if program == "iperf3" else f"/usr/bin/{program}")
-    text = refusal(5, *COMMANDS[command](written(small(dilation=1))))
+    text = refusal(*COMMANDS[command](written(small(dilation=1))), status=5)
     assert text == "iperf3 is not installed: apt-get install iperf3"
 
 
 @pytest.mark.usefixtures("able")
 def test_a_run_that_the_machine_cannot_carry_is_status_5(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("wanbed.runner.emulation.run_dilation.measure_capacity_bps", lambda *_: 10_000_000)
-    assert refusal(5, "run", written(SMALL)).startswith("dilation: the links in use ask for 2Gbit at once")
+    assert refusal("run", written(SMALL), status=5).startswith("dilation: the links in use ask for 2Gbit at once")
 
 
 def test_a_dry_run_lists_every_trial_in_the_order_it_would_run() -> None:
@@ -289,15 +271,15 @@ def test_a_dry_run_of_a_single_sweep_point_names_the_experiment_and_makes_nothin
 @pytest.mark.parametrize("options", [[], ["--dry-run"]])
 def test_a_dry_run_refuses_what_the_run_over_a_relay_does(options: list[str]) -> None:
     file = written(topology(wan={"latency": "40ms", "events": [{"at": "1s", "latency": "9ms"}]}))
-    text = refusal(2, "run", file, "--substrate", "relay", *options)
+    text = refusal("run", file, "--substrate", "relay", *options)
     assert text.startswith("exp.yaml: --substrate relay: the link from east to west changes during a trial")
-    text = refusal(2, "run", written(SMALL), "--substrate", "relay", "--clock", "virtual", *options)
+    text = refusal("run", written(SMALL), "--substrate", "relay", "--clock", "virtual", *options)
     assert text.startswith("--substrate relay: in virtual time links are the kernel's own")
 
 
 @pytest.mark.usefixtures("able")
 def test_a_folder_for_runs_that_is_none_is_refused() -> None:
-    text = refusal(2, "run", written(small(dilation=1)), "--runs", "exp.yaml")
+    text = refusal("run", written(small(dilation=1)), "--runs", "exp.yaml")
     assert text == f"--runs: {Path.cwd() / 'exp.yaml'} is no folder, give another place for runs"
 
 
@@ -328,12 +310,12 @@ def test_a_folder_for_runs_that_is_none_is_refused() -> None:
 )
 def test_a_host_or_program_that_is_none_is_refused_with_those_there_are(arguments: list[str], text: str) -> None:
     written(SMALL)
-    assert refusal(2, "exec", *arguments) == text
+    assert refusal("exec", *arguments) == text
 
 
 @pytest.mark.parametrize("arguments", [["nowhere"], ["nowhere", "--output", "report.html"]])
 def test_a_report_of_what_is_no_run_is_refused(arguments: list[str]) -> None:
-    assert refusal(2, "report", *arguments).startswith("nowhere: not a run's folder: manifest.json: No such file")
+    assert refusal("report", *arguments).startswith("nowhere: not a run's folder: manifest.json: No such file")
 
 
 def finished_run() -> RunStore:
@@ -347,7 +329,7 @@ def finished_run() -> RunStore:
 
 
 def test_a_report_that_cannot_be_written_is_refused() -> None:
-    done = refusal(2, "report", str(finished_run().path), "--output", "nowhere/report.html")
+    done = refusal("report", str(finished_run().path), "--output", "nowhere/report.html")
     assert done == "nowhere/report.html: cannot be written (No such file or directory), give another --output"
 
 
@@ -360,7 +342,7 @@ def test_a_report_lies_in_the_first_run_unless_configured() -> None:
 
 def test_a_run_without_a_finished_trial_has_no_report() -> None:
     store = begin_run(load_experiment(Path(written(SMALL))), Path("runs"), {"dilation": 1.0})
-    assert "no trial of this run has finished" in refusal(4, "report", str(store.path))
+    assert "no trial of this run has finished" in refusal("report", str(store.path), status=4)
     assert not (store.path / "report.html").exists()
 
 
@@ -383,12 +365,12 @@ def test_every_command_explains_itself(command: str) -> None:
 
 
 def test_gradients_of_replayed_compute_are_refused() -> None:
-    text = refusal(2, "run", written(SMALL), "--keep-gradients")
+    text = refusal("run", written(SMALL), "--keep-gradients")
     assert text == "--keep-gradients: replayed compute makes none: give compute: {kind: torch}"
 
 
 @pytest.mark.usefixtures("able")
 def test_training_in_torch_where_there_is_none_is_status_5(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("wanbed.workloads.compute.backends.torch_backend.find_spec", lambda _: None)
-    text = refusal(5, "run", written(small(model="gpt-tiny", compute={"kind": "torch"}, dilation=1)))
+    text = refusal("run", written(small(model="gpt-tiny", compute={"kind": "torch"}, dilation=1)), status=5)
     assert text == "torch is not installed: ./setup.sh test, or pip install 'wanbed[torch]'"

@@ -5,11 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 from tests.support.results.runs import flat, write_run
+from tests.support.runner.commands_here import refusal, wanbed
 from wanbed.results.reading.run import load_run
-from wanbed.runner.cli.command_line import app
 
 STOCK = {("10ms", "stock"): flat(1.0), ("40ms", "stock"): flat(2.0)}
 
@@ -17,14 +16,7 @@ SLOWER = {("10ms", "stock"): flat(1.0), ("40ms", "stock"): flat(2.1)}
 
 
 def compare(*arguments: str | Path) -> Any:
-    return CliRunner().invoke(app, ["compare", *map(str, arguments)])
-
-
-def refusal(*arguments: str | Path) -> str:
-    done = compare(*arguments)
-    assert (done.exit_code, done.stdout) == (2, ""), done.output
-    (line,) = done.stderr.splitlines()
-    return str(line)
+    return wanbed("compare", *arguments)
 
 
 def test_the_exit_status_is_the_verdict(tmp_path: Path) -> None:
@@ -48,9 +40,9 @@ def test_the_table_and_the_verdict_are_for_people(tmp_path: Path) -> None:
 def test_a_larger_margin_lets_it_pass(tmp_path: Path) -> None:
     a, slower = write_run(tmp_path, STOCK), write_run(tmp_path, SLOWER)
     assert compare(a, slower, "--margin", "6%").exit_code == 0
-    assert refusal(a, slower, "--margin", "6") == "wanbed: --margin 6: a percentage has its sign, write 6%"
-    assert "--margin 1e-300%: an exponent is not read" in refusal(a, slower, "--margin", "1e-300%")
-    assert "--margin: 'six' is not a percentage" in refusal(a, slower, "--margin", "six")
+    assert refusal("compare", a, slower, "--margin", "6") == "--margin 6: a percentage has its sign, write 6%"
+    assert "--margin 1e-300%: an exponent is not read" in refusal("compare", a, slower, "--margin", "1e-300%")
+    assert "--margin: 'six' is not a percentage" in refusal("compare", a, slower, "--margin", "six")
 
 
 def test_what_cannot_be_compared_is_reported_field_by_field_and_can_be_allowed(tmp_path: Path) -> None:
@@ -123,7 +115,7 @@ def test_the_noise_of_virtual_time_is_not_measured_on_another_clock(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     a, b = (write_run(tmp_path / "made", STOCK, clock="virtual") for _ in range(2))
-    assert "A ran in virtual time" in refusal(a, b, "--noise", "5")
+    assert "A ran in virtual time" in refusal("compare", a, b, "--noise", "5")
     assert not (tmp_path / "runs").exists()
 
 
@@ -151,13 +143,13 @@ def test_noise_measured_elsewhere_does_not_count(tmp_path: Path, monkeypatch: py
 
 def test_bad_input_is_one_line(tmp_path: Path) -> None:
     a, b = write_run(tmp_path, STOCK), write_run(tmp_path, STOCK)
-    assert "not a run's folder" in refusal(a, tmp_path / "nothing")
-    assert "given twice" in refusal(a, a)
-    assert "no variant 'x'" in refusal(a, b, "--pair", "x=stock")
-    assert "an equals sign" in refusal(a, b, "--pair", "stock")
-    assert "did you mean 'seed'" in refusal(a, b, "--allow", "sed")
-    assert "give 3 or more" in refusal(a, b, "--noise", "2")
-    assert "give a file" in refusal(a, b, "--markdown", "-", "--json")
+    assert "not a run's folder" in refusal("compare", a, tmp_path / "nothing")
+    assert "given twice" in refusal("compare", a, a)
+    assert "no variant 'x'" in refusal("compare", a, b, "--pair", "x=stock")
+    assert "an equals sign" in refusal("compare", a, b, "--pair", "stock")
+    assert "did you mean 'seed'" in refusal("compare", a, b, "--allow", "sed")
+    assert "give 3 or more" in refusal("compare", a, b, "--noise", "2")
+    assert "give a file" in refusal("compare", a, b, "--markdown", "-", "--json")
     done = compare(a, b, "--markdown", tmp_path / "none" / "summary.md")
     assert done.exit_code == 2
     assert "give another file" in done.stderr

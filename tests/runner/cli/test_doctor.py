@@ -2,13 +2,11 @@
 
 import json
 import sys
-from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
+from tests.support.runner.commands_here import wanbed
 from tests.support.testbed.fake_pynvml import FakeGpu, FakePynvml
-from wanbed.runner.cli.command_line import app
 from wanbed.runner.cli.doctor import print_rack
 from wanbed.runner.rack_runs.cluster import Node
 from wanbed.runner.rack_runs.diagnosis import MachineDiagnosis, RackDiagnosis
@@ -20,10 +18,6 @@ from wanbed.testbed.substrate.offer import GUEST, KERNEL, Offer
 NO_NETEM = Offer(KERNEL, False, "the kernel 6.1.0 has no sch_netem", "modprobe sch_netem")
 
 NO_GUEST = Offer(GUEST, False, "linux.uml is not on the PATH", "apt-get install user-mode-linux kmod")
-
-
-def wanbed(*arguments: str) -> Any:
-    return CliRunner().invoke(app, list(arguments))
 
 
 def test_doctor_reports_missing_netem_in_json_and_status(monkeypatch: pytest.MonkeyPatch) -> None:

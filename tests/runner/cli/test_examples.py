@@ -1,11 +1,9 @@
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from wanbed.runner.cli.command_line import app
+from tests.support.runner.commands_here import refusal, wanbed
 from wanbed.runner.experiments.shipped_experiments import FOLDER, shipped_experiments
 
 pytestmark = pytest.mark.usefixtures("unpainted")
@@ -15,17 +13,6 @@ pytestmark = pytest.mark.usefixtures("unpainted")
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-def wanbed(*arguments: str) -> Any:
-    return CliRunner().invoke(app, list(arguments))
-
-
-def refusal(*arguments: str) -> str:
-    done = wanbed(*arguments)
-    assert (done.exit_code, done.stdout) == (2, "")
-    (line,) = done.stderr.splitlines()
-    return line.removeprefix("wanbed: ")
 
 
 def test_every_experiment_is_listed_with_what_it_shows_and_needs() -> None:

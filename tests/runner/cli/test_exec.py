@@ -16,10 +16,9 @@ from typing import Any
 import pytest
 import typer
 import yaml
-from typer.testing import CliRunner
 
+from tests.support.runner.commands_here import wanbed
 from wanbed.ground.strict_model import InputError
-from wanbed.runner.cli.command_line import app
 from wanbed.runner.cli.exec import HostCommand, check_command, run_commands
 from wanbed.testbed.claims.processes import marked_processes
 from wanbed.testbed.hosts.joining import VISIT, JoinedTestbed
@@ -50,9 +49,7 @@ def test_exec_ends_what_it_started_on_a_testbed_that_stays_up(file: Path, monkey
     monkeypatch.setattr("wanbed.testbed.hosts.joining.join_testbed", lambda *_: joined)
     monkeypatch.setattr(JoinedTestbed, "spawn", spawn)
     leaving = "sleep 60 > /dev/null 2>&1 & exit 7"
-    done = CliRunner().invoke(
-        app, ["exec", str(file), "east-0", "--also", "west-0 sleep 60", "--", "sh", "-c", leaving]
-    )
+    done = wanbed("exec", str(file), "east-0", "--also", "west-0 sleep 60", "--", "sh", "-c", leaving)
     assert done.exit_code == 7
     assert [process.returncode for process in started] == [-signal.SIGTERM, 7]
     assert marked_processes(joined.visit, VISIT) == [], "the child of a program that has ended"
@@ -64,7 +61,7 @@ def test_programs_start_in_the_current_folder(file: Path, tmp_path: Path, monkey
     monkeypatch.setattr("wanbed.testbed.hosts.joining.join_testbed", lambda *_: joined)
     monkeypatch.setattr("wanbed.runner.cli.exec.run_commands", lambda *given: folders.append(given[-1]) or 0)
     monkeypatch.chdir(tmp_path)
-    assert CliRunner().invoke(app, ["exec", "exp.yaml", "east-0", "--", "true"]).exit_code == 0
+    assert wanbed("exec", "exp.yaml", "east-0", "--", "true").exit_code == 0
     assert folders == [str(tmp_path)]
 
 
@@ -73,7 +70,7 @@ def test_a_current_folder_that_is_gone_is_one_line(file: Path, tmp_path: Path, m
     gone.mkdir()
     monkeypatch.chdir(gone)
     gone.rmdir()
-    done = CliRunner().invoke(app, ["exec", str(file), "east-0", "--", "true"])
+    done = wanbed("exec", str(file), "east-0", "--", "true")
     assert (done.exit_code, done.stderr) == (2, "wanbed: the current folder has been removed: change to another\n")
 
 
@@ -86,7 +83,7 @@ def test_a_program_that_is_not_found_is_refused_before_a_network_is_built(
     )
     monkeypatch.setattr("wanbed.testbed.hosts.joining.join_testbed", lambda *_: None)
     also, program = ("west-0 no-such", "true") if where == "also" else ("west-0 true", "no-such")
-    done = CliRunner().invoke(app, ["exec", str(file), "east-0", "--also", also, "--", program])
+    done = wanbed("exec", str(file), "east-0", "--also", also, "--", program)
     host = "west-0" if where == "also" else "east-0"
     assert (done.exit_code, done.stderr) == (127, f"wanbed: {host}: no-such: command not found\n")
 
@@ -104,19 +101,19 @@ def test_hosts_without_a_wan_are_never_those_of_a_testbed_that_is_up(
     monkeypatch.setattr("wanbed.testbed.hosts.joining.join_testbed", lambda *_: pytest.fail("it looks for one to join"))
     monkeypatch.setattr("wanbed.runner.emulation.network_choice.network_up", network_up)
     monkeypatch.setattr("wanbed.runner.cli.exec.run_commands", lambda *_, **__: 0)
-    done = CliRunner().invoke(app, ["exec", str(file), "east-0", "--no-wan", "--", "true"])
+    done = wanbed("exec", str(file), "east-0", "--no-wan", "--", "true")
     assert (done.exit_code, asked) == (0, [False])
     assert done.stderr.startswith("wanbed: NO WAN: ")
 
 
 def test_hosts_without_a_wan_have_no_substrate(file: Path) -> None:
-    done = CliRunner().invoke(app, ["exec", str(file), "east-0", "--no-wan", "--substrate", "guest", "--", "true"])
+    done = wanbed("exec", str(file), "east-0", "--no-wan", "--substrate", "guest", "--", "true")
     assert done.exit_code == 2
     assert done.stderr == "wanbed: --no-wan: no substrate adds impairments then: leave --substrate out\n"
 
 
 def test_hosts_without_a_wan_have_no_virtual_time(file: Path) -> None:
-    done = CliRunner().invoke(app, ["exec", str(file), "east-0", "--no-wan", "--clock", "virtual", "--", "true"])
+    done = wanbed("exec", str(file), "east-0", "--no-wan", "--clock", "virtual", "--", "true")
     assert done.exit_code == 2
     assert done.stderr == (
         "wanbed: --no-wan: what nothing limits takes no virtual time: leave it out, or give --clock real\n"

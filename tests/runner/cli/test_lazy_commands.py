@@ -9,9 +9,9 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from wanbed.runner.cli.command_line import COMMANDS, app
+from tests.support.runner.commands_here import wanbed
+from wanbed.runner.cli.command_line import COMMANDS
 
 HEAVY = {
     "jinja2",
@@ -107,26 +107,26 @@ def test_the_line_of_a_command_is_the_first_sentence_of_its_docstring(name: str)
 
 
 def test_help_lists_every_command_with_its_whole_line() -> None:
-    text = " ".join(CliRunner().invoke(app, ["--help"]).stdout.split())
+    text = " ".join(wanbed("--help").stdout.split())
     for name, command in COMMANDS.items():
         assert f"{name} {command.summary}" in text
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_has_help_of_its_own(name: str) -> None:
-    done = CliRunner().invoke(app, [name, "--help"])
+    done = wanbed(name, "--help")
     assert done.exit_code == 0, done.output
     assert done.stdout.startswith(f"Usage: root {name} ") or f" {name} " in done.stdout.splitlines()[0]
 
 
 def test_a_misspelt_command_is_refused_with_the_nearest() -> None:
-    done = CliRunner().invoke(app, ["simulat"])
+    done = wanbed("simulat")
     assert done.exit_code == 2
     assert "'simulate'" in done.stderr
 
 
 def test_the_version_is_printed() -> None:
-    done = CliRunner().invoke(app, ["--version"])
+    done = wanbed("--version")
     assert (done.exit_code, done.stdout.split()[0]) == (0, "wanbed")
 
 

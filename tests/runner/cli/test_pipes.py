@@ -5,9 +5,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from wanbed.runner.cli.command_line import app
+from tests.support.runner.commands_here import refusal, wanbed
 
 EXPERIMENT = """
 topology:
@@ -30,13 +29,6 @@ FILES = {
     )
     + "model: {layers: 2, hidden: 8, heads: 2, context: 8, vocabulary: 8}\n",
 }
-
-
-def refusal(*arguments: str | Path) -> str:
-    result = CliRunner().invoke(app, list(map(str, arguments)))
-    assert result.exit_code == 2, result.output
-    assert result.stderr.count("\n") == 1
-    return result.stderr
 
 
 @pytest.fixture
@@ -65,7 +57,7 @@ def simulated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("simulated")
     file = folder / "exp.yaml"
     file.write_text(EXPERIMENT)
-    assert CliRunner().invoke(app, ["simulate", str(file), "--runs", str(folder / "runs")]).exit_code == 0
+    assert wanbed("simulate", str(file), "--runs", str(folder / "runs")).exit_code == 0
     return next((folder / "runs").iterdir())
 
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 import yaml
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
+from tests.support.runner.commands_here import wanbed
 from tests.support.runner.planner_instances import ATLAS, document, planned_pricing
 from wanbed.results.text import percent_text, three_digits
-from wanbed.runner.cli.command_line import app
 from wanbed.runner.planner.pricing import simulated_pricing
 from wanbed.runner.planner.search_space import Candidate, Price, Pricing
 
@@ -32,7 +32,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def planned(content: dict[str, Any], *arguments: str) -> Result:
     Path("exp.yaml").write_text(yaml.safe_dump(content))
-    return CliRunner().invoke(app, ["plan", "exp.yaml", *arguments])
+    return wanbed("plan", "exp.yaml", *arguments)
 
 
 @pytest.mark.usefixtures("folder")

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from wanbed.runner.cli.command_line import app
+from tests.support.runner.commands_here import wanbed
 from wanbed.runner.cli.plan_output import PlanProgress, progress_line
 from wanbed.runner.planner.effort import Effort, Limits
 from wanbed.runner.planner.families import SYNC_EVERY
@@ -35,7 +35,7 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def planned(*arguments: str, content: object = CONTENT) -> Result:
     Path("exp.yaml").write_text(yaml.safe_dump(content))
-    return CliRunner().invoke(app, ["plan", "exp.yaml", *arguments])
+    return wanbed("plan", "exp.yaml", *arguments)
 
 
 def test_a_script_gets_the_price_of_each_family_and_whether_its_tokens_are_worth_the_same() -> None:
@@ -99,7 +99,7 @@ def test_bad_options_are_one_line(arguments: list[str], text: str) -> None:
 
 
 def test_the_help_says_how_seldom_replicas_synchronise_where_nothing_is_asked() -> None:
-    text = " ".join(CliRunner().invoke(app, ["plan", "--help"]).stdout.split())
+    text = " ".join(wanbed("plan", "--help").stdout.split())
     assert f"Iterations between DiLoCo's and ATOM's averages: {SYNC_EVERY}." in text
 
 

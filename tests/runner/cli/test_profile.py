@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 import yaml
-from typer.testing import CliRunner
 
-from wanbed.runner.cli.command_line import app
+from tests.support.runner.commands_here import wanbed
 from wanbed.runner.planner.experiment_file import load_experiment
 from wanbed.workloads.bubbletea.profile_files import load_prefill_profile
 from wanbed.workloads.compute.device.torch_device import choose_kernels
@@ -25,7 +24,7 @@ QUICK = ["--device", "cpu", "--repeats", "7", "--repeat-ms", "1", "--warmup-ms",
 
 
 def profile(*arguments: str | Path, status: int = 0) -> Any:
-    done = CliRunner().invoke(app, ["profile", *map(str, arguments)])
+    done = wanbed("profile", *arguments)
     assert done.exit_code == status, done.output
     return done
 
@@ -124,7 +123,7 @@ def test_a_run_says_that_its_times_were_measured_with_deterministic_kernels(
     document["conditions"]["deterministic"] = deterministic
     (tmp_path / "toy.json").write_text(json.dumps(document))
     file = experiment(tmp_path, kind="replay", profile="./toy.json")
-    done = CliRunner().invoke(app, ["simulate", str(file), "--runs", str(tmp_path / "runs")])
+    done = wanbed("simulate", str(file), "--runs", str(tmp_path / "runs"))
     assert done.exit_code == 0, done.output
     line = "wanbed: compute.profile ./toy.json: measured with deterministic kernels only, which are slower on a GPU "
     assert (line in done.stderr) is (deterministic is True)

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from typer.testing import CliRunner, Result
 
-from wanbed.runner.cli.command_line import app
+from tests.support.runner.commands_here import wanbed
 
 pytestmark = pytest.mark.usefixtures("unpainted")
 
@@ -20,10 +19,6 @@ SMALL = {
     "compute": {"forward": "10ms", "activation": "1MiB"},
     "training": {"stages": 4, "microbatches": 4, "iterations": 2},
 }
-
-
-def wanbed(*arguments: str) -> Result:
-    return CliRunner().invoke(app, arguments)
 
 
 @pytest.fixture(scope="module")

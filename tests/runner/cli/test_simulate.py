@@ -16,11 +16,10 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from typer.testing import CliRunner
 
+from tests.support.runner.commands_here import refusal, wanbed
 from tests.support.simulator.simulation_on_paper import DEADLOCKING, simulate_on_paper
 from wanbed import results
-from wanbed.runner.cli.command_line import app
 from wanbed.runner.runs.faults import NO_DATA
 from wanbed.runner.simulated_runs import simulated_run
 
@@ -47,10 +46,6 @@ def _on_paper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(simulated_run, "simulate_sweep", sweep)
 
 
-def wanbed(*arguments: str) -> Any:
-    return CliRunner().invoke(app, list(arguments))
-
-
 @contextmanager
 def simulating(monkeypatch: pytest.MonkeyPatch, simulate: Any) -> Iterator[None]:
     """Simulate each trial by that function within the block."""
@@ -63,14 +58,6 @@ def simulating(monkeypatch: pytest.MonkeyPatch, simulate: Any) -> Iterator[None]
 def written(**changes: Any) -> str:
     Path("exp.yaml").write_text(yaml.safe_dump({**SMALL, **changes}), encoding="utf-8")
     return "exp.yaml"
-
-
-def refusal(*arguments: str) -> str:
-    done = wanbed(*arguments)
-    assert (done.exit_code, done.stdout) == (2, ""), done.output
-    assert os.listdir() == ["exp.yaml"]
-    (line,) = done.stderr.splitlines()
-    return str(line)
 
 
 def test_the_sweep_is_simulated_without_asking_for_root_or_netem() -> None:
@@ -276,7 +263,7 @@ def test_torch_s_times_are_a_profile_s_and_the_report_says_so() -> None:
 )
 def test_what_cannot_be_simulated_is_refused_by_name(changes: dict[str, Any], text: str) -> None:
     file = written(**{"sweep": {}, **changes})
-    assert refusal("simulate", file) == f"wanbed: {text}"
+    assert refusal("simulate", file) == text
     assert refusal("run", file, "--engine", "simulate").endswith(text.removeprefix("exp.yaml"))
 
 
@@ -303,7 +290,7 @@ def test_what_cannot_be_simulated_is_refused_by_name(changes: dict[str, Any], te
 )
 def test_options_of_the_other_engine_are_refused(arguments: list[str], text: str) -> None:
     written()
-    assert refusal(*arguments) == f"wanbed: {text}"
+    assert refusal(*arguments) == text
 
 
 def test_no_jobs_are_bad_usage() -> None:

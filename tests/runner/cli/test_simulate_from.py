@@ -9,6 +9,7 @@ import yaml
 from typer.testing import CliRunner
 
 import wanbed
+from tests.support.runner.commands_here import refusal
 from wanbed.runner.cli.command_line import app
 
 pytestmark = pytest.mark.usefixtures("unpainted")
@@ -40,17 +41,10 @@ def _in_a_folder_with_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 def simulated(*arguments: str) -> wanbed.Run:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("wanbed.results.report.report.write_report", lambda runs, path: None)
+        patch.setattr("wanbed.runner.cli.outcome.write_report", lambda runs, path: None)
         done = CliRunner().invoke(app, ["simulate", *arguments, "--jobs", "1", "--json"])
     assert done.exit_code == 0, done.output
     return wanbed.load(json.loads(done.stdout)["run"])
-
-
-def refusal(*arguments: str) -> str:
-    done = CliRunner().invoke(app, ["simulate", *arguments])
-    assert (done.exit_code, done.stdout) == (2, ""), done.output
-    (line,) = done.stderr.splitlines()
-    return str(line)
 
 
 def times_s(run: wanbed.Run) -> list[float]:
@@ -76,12 +70,12 @@ def test_the_same_file_draws_the_same_again() -> None:
 
 
 def test_a_run_that_is_none_is_refused() -> None:
-    line = refusal("plain.yaml", "--from", "runs/none")
-    assert line.startswith("wanbed: plain.yaml --set compute.from=")
+    line = refusal("simulate", "plain.yaml", "--from", "runs/none")
+    assert line.startswith("plain.yaml --set compute.from=")
     assert "compute.from: " in line
     assert "no such file" in line.lower() or "manifest.json" in line
 
 
 def test_resampling_needs_a_run() -> None:
-    line = refusal("plain.yaml", "--resample")
-    assert line == "wanbed: --resample: it draws from the times of a run: give --from RUN, or leave --resample out"
+    line = refusal("simulate", "plain.yaml", "--resample")
+    assert line == "--resample: it draws from the times of a run: give --from RUN, or leave --resample out"

@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 import yaml
-from typer.testing import CliRunner
 
 from tests.support.results.trace_rules import load_trace, names_of, problems
-from wanbed.runner.cli.command_line import app
+from tests.support.runner.commands_here import refusal, wanbed
 
 EXPERIMENT: dict[str, Any] = {
     "topology": {
@@ -26,10 +25,6 @@ EXPERIMENT: dict[str, Any] = {
 }
 
 
-def wanbed(*arguments: str) -> Any:
-    return CliRunner().invoke(app, list(arguments))
-
-
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("simulated")
@@ -37,13 +32,6 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     done = wanbed("simulate", str(folder / "exp.yaml"), "--runs", str(folder / "runs"), "--jobs", "1", "--json")
     assert done.exit_code == 0, done.output
     return Path(json.loads(done.stdout)["run"])
-
-
-def refusal(*arguments: str) -> str:
-    done = wanbed("trace", *arguments)
-    assert (done.exit_code, done.stdout) == (2, ""), done.output
-    (line,) = done.stderr.splitlines()
-    return str(line).removeprefix("wanbed: ")
 
 
 def test_the_trace_is_written_into_the_run_and_its_path_printed(run: Path) -> None:
@@ -92,23 +80,24 @@ def test_one_iteration_of_one_trial_is_chosen(run: Path, tmp_path: Path) -> None
     ],
 )
 def test_missing_trials_raise_one_line(run: Path, asked: list[str], text: str) -> None:
-    assert refusal(str(run), *asked) == text
+    assert refusal("trace", str(run), *asked) == text
 
 
 def test_a_place_that_cannot_be_written_to_is_refused(run: Path) -> None:
-    text = refusal(str(run), "--output", f"{run}/nowhere/trace.json")
+    text = refusal("trace", str(run), "--output", f"{run}/nowhere/trace.json")
     assert text == f"{run}/nowhere/trace.json: cannot be written (No such file or directory), give another --output"
-    assert (
-        refusal(str(run), "--output", str(run)) == f"{run}: cannot be written (it is a folder), give another --output"
-    )
+    text = refusal("trace", str(run), "--output", str(run))
+    assert text == f"{run}: cannot be written (it is a folder), give another --output"
 
 
 def test_a_dash_is_no_place_for_a_trace(run: Path) -> None:
-    assert refusal(str(run), "--output", "-") == "--output -: a trace does not go to standard output, give a file"
+    assert (
+        refusal("trace", str(run), "--output", "-") == "--output -: a trace does not go to standard output, give a file"
+    )
 
 
 def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
-    assert refusal(str(tmp_path)).startswith(f"{tmp_path}: not a run's folder")
+    assert refusal("trace", str(tmp_path)).startswith(f"{tmp_path}: not a run's folder")
 
 
 def test_a_run_without_trials_has_no_data(run: Path, tmp_path: Path) -> None:

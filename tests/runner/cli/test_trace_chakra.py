@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 import yaml
-from typer.testing import CliRunner
 
 from tests.results.chakra.wire_format import rank_file
+from tests.support.runner.commands_here import refusal, wanbed
 from wanbed.results import load
-from wanbed.runner.cli.command_line import app
 
 TOPOLOGY = {
     "datacenters": [{"name": "east", "hosts": 2}, {"name": "west", "hosts": 2}],
@@ -22,10 +21,6 @@ EXPERIMENT: dict[str, Any] = {
     "training": {"microbatches": 4, "iterations": 3, "pipelines": 2},
     "variants": [{"name": "all in, all out", "schedule": "gpipe"}, {"name": "1f1b", "schedule": "1f1b"}],
 }
-
-
-def wanbed(*arguments: str) -> Any:
-    return CliRunner().invoke(app, list(arguments))
 
 
 def simulated(folder: Path, experiment: dict[str, Any]) -> Path:
@@ -42,11 +37,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return simulated(tmp_path_factory.mktemp("simulated"), EXPERIMENT)
 
 
-def refusal(*arguments: str) -> str:
-    done = wanbed("trace", *arguments, "--format", "chakra")
-    assert (done.exit_code, done.stdout) == (2, ""), done.output
-    (line,) = done.stderr.splitlines()
-    return str(line).removeprefix("wanbed: ")
+def refused(*arguments: str) -> str:
+    return refusal("trace", *arguments, "--format", "chakra")
 
 
 def test_every_rank_has_a_file_and_the_document_counts_nodes(run: Path, tmp_path: Path) -> None:
@@ -114,7 +106,7 @@ def _times(run: Path) -> dict[str, float]:
 
 
 def test_one_trial_has_to_be_chosen(run: Path) -> None:
-    assert refusal(str(run)) == (
+    assert refused(str(run)) == (
         f"{run}: --format chakra writes one trial, and 2 are selected: "
         "give --variant (choose of: all in, all out; 1f1b)"
     )
@@ -123,7 +115,7 @@ def test_one_trial_has_to_be_chosen(run: Path) -> None:
 def test_optimizer_steps_that_wait_for_all_stages_are_refused(tmp_path: Path) -> None:
     training = {**EXPERIMENT["training"], "optimizer_waits": "all stages"}
     waiting = simulated(tmp_path, {**EXPERIMENT, "training": training, "variants": EXPERIMENT["variants"][1:]})
-    assert refusal(str(waiting)) == (
+    assert refused(str(waiting)) == (
         "1f1b, repeat 0: its optimizer steps wait for a gradient norm of all ranks, which --format chakra does not "
         "know: select a trial with optimizer_waits: own, or another --format"
     )
@@ -132,18 +124,18 @@ def test_optimizer_steps_that_wait_for_all_stages_are_refused(tmp_path: Path) ->
 
 
 def test_an_iteration_that_is_not_there_is_refused(run: Path) -> None:
-    assert refusal(str(run), "--variant", "1f1b", "--iteration", "3") == (
+    assert refused(str(run), "--variant", "1f1b", "--iteration", "3") == (
         "--iteration 3: there is none such that computes, choose of: 0; 1; 2"
     )
 
 
 def test_a_folder_with_another_trace_is_refused(run: Path, tmp_path: Path) -> None:
     (tmp_path / "gpt.0.et").write_bytes(b"")
-    assert refusal(str(run), "--variant", "1f1b", "--output", str(tmp_path)) == (
+    assert refused(str(run), "--variant", "1f1b", "--output", str(tmp_path)) == (
         f"{tmp_path}: has gpt.0.et of another trace: give another --output"
     )
 
 
 def test_a_file_is_no_folder_for_a_trace(run: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
-    assert "cannot be written" in refusal(str(run), "--variant", "1f1b", "--output", str(tmp_path / "file"))
+    assert "cannot be written" in refused(str(run), "--variant", "1f1b", "--output", str(tmp_path / "file"))

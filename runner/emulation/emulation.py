@@ -43,61 +43,38 @@ NetworkOf = Callable[[SweepPoint], PointNetwork]
 """Returns the network of a sweep point."""
 
 
-class _KeptTestbed:
-    """The testbed that is up, if one is. ``up`` takes it down at its end."""
+def run_trials(
+    experiment: Experiment,
+    store: RunStore,
+    *,
+    network_of: NetworkOf,
+    log: Log,
+    keep_gradients: bool = False,
+    keep_going: bool = False,
+    stream: TextIO | None = None,
+) -> None:
+    """Run the trials at the dilation that the manifest gives, and mark the run complete.
 
-    def __init__(self, up: ExitStack, dilation: float) -> None:
-        self._up = up
-        self._dilation = dilation
-        self._network: PointNetwork | None = None
-        self._testbed: RunningTestbed | None = None
+    The progress goes to ``stream`` (default: standard error).
 
-    def of(self, network: PointNetwork) -> RunningTestbed:
-        """Return the testbed of a network: the one that is up if it is the same network, else one in its place."""
-        if self._testbed is None or self._network != network:
-            self.take_down()
-            self._testbed, self._network = self._up.enter_context(network.up(self._dilation)), network
-        return self._testbed
-
-    def take_down(self) -> None:
-        """Take down what is up, so that the next network is brought up anew."""
-        self._testbed = None
-        self._up.close()
-
-
-@contextmanager
-def kept_testbed(dilation: float) -> Iterator[_KeptTestbed]:
-    """Yield a testbed of which nothing is up yet, and nothing after the block. Networks are dilated by ``dilation``."""
-    with ExitStack() as up:
-        yield _KeptTestbed(up, dilation)
-
-
-def _ended_unplanned(facts: Mapping[str, Any]) -> bool:
-    """Return whether a trial's record says that it failed without a planned fault: its network may be broken."""
-    faults = facts.get("faults")
-    return faults is not None and faults["outcome"] == FAILED and not faults["planned"]
-
-
-def _failed_record(trial: TrialSpec, reason: str) -> TrialRecord:
-    """Return the record of a trial of which nothing is left but why it failed."""
-    training = trial.point.spec.training
-    return TrialRecord(
-        trial.id,
-        (),
-        facts={
-            "warmup_iterations": training.warmup,
-            "tokens_per_iteration": trial.point.tokens_of(trial.variant),
-            "dilation": trial.dilation,
-            "faults": {
-                "outcome": FAILED,
-                "planned": False,
-                "reason": reason,
-                "recovery": "none",
-                "iterations_planned": training.iterations,
-                "disturbances": [],
-            },
-        },
-    )
+    Raises what ``emulate`` raises; trials that had finished by then are in the store.
+    """
+    trials = experiment.trials()
+    pending = [trial for trial in trials if not store.has_trial(*trial)]
+    finished = len(trials) - len(pending)
+    log(f"{store.path}: {count_text(len(trials), 'trial')}, {finished} of them finished before")
+    with Progress(len(trials), finished, pending=pending, stream=stream) as progress:
+        emulate(
+            experiment,
+            store,
+            dilation=float(store.manifest["dilation"]),
+            network_of=network_of,
+            progress=progress,
+            log=log,
+            keep_gradients=keep_gradients,
+            keep_going=keep_going,
+        )
+        store.finish()
 
 
 def emulate(
@@ -232,35 +209,58 @@ def _gradients_folder(store: RunStore, trial: TrialId) -> Path:
     return folder
 
 
-def run_trials(
-    experiment: Experiment,
-    store: RunStore,
-    *,
-    network_of: NetworkOf,
-    log: Log,
-    keep_gradients: bool = False,
-    keep_going: bool = False,
-    stream: TextIO | None = None,
-) -> None:
-    """Run the trials at the dilation that the manifest gives, and mark the run complete.
+class _KeptTestbed:
+    """The testbed that is up, if one is. ``up`` takes it down at its end."""
 
-    The progress goes to ``stream`` (default: standard error).
+    def __init__(self, up: ExitStack, dilation: float) -> None:
+        self._up = up
+        self._dilation = dilation
+        self._network: PointNetwork | None = None
+        self._testbed: RunningTestbed | None = None
 
-    Raises what ``emulate`` raises; trials that had finished by then are in the store.
-    """
-    trials = experiment.trials()
-    pending = [trial for trial in trials if not store.has_trial(*trial)]
-    finished = len(trials) - len(pending)
-    log(f"{store.path}: {count_text(len(trials), 'trial')}, {finished} of them finished before")
-    with Progress(len(trials), finished, pending=pending, stream=stream) as progress:
-        emulate(
-            experiment,
-            store,
-            dilation=float(store.manifest["dilation"]),
-            network_of=network_of,
-            progress=progress,
-            log=log,
-            keep_gradients=keep_gradients,
-            keep_going=keep_going,
-        )
-        store.finish()
+    def of(self, network: PointNetwork) -> RunningTestbed:
+        """Return the testbed of a network: the one that is up if it is the same network, else one in its place."""
+        if self._testbed is None or self._network != network:
+            self.take_down()
+            self._testbed, self._network = self._up.enter_context(network.up(self._dilation)), network
+        return self._testbed
+
+    def take_down(self) -> None:
+        """Take down what is up, so that the next network is brought up anew."""
+        self._testbed = None
+        self._up.close()
+
+
+@contextmanager
+def kept_testbed(dilation: float) -> Iterator[_KeptTestbed]:
+    """Yield a testbed of which nothing is up yet, and nothing after the block. Networks are dilated by ``dilation``."""
+    with ExitStack() as up:
+        yield _KeptTestbed(up, dilation)
+
+
+def _ended_unplanned(facts: Mapping[str, Any]) -> bool:
+    """Return whether a trial's record says that it failed without a planned fault: its network may be broken."""
+    faults = facts.get("faults")
+    return faults is not None and faults["outcome"] == FAILED and not faults["planned"]
+
+
+def _failed_record(trial: TrialSpec, reason: str) -> TrialRecord:
+    """Return the record of a trial of which nothing is left but why it failed."""
+    training = trial.point.spec.training
+    return TrialRecord(
+        trial.id,
+        (),
+        facts={
+            "warmup_iterations": training.warmup,
+            "tokens_per_iteration": trial.point.tokens_of(trial.variant),
+            "dilation": trial.dilation,
+            "faults": {
+                "outcome": FAILED,
+                "planned": False,
+                "reason": reason,
+                "recovery": "none",
+                "iterations_planned": training.iterations,
+                "disturbances": [],
+            },
+        },
+    )

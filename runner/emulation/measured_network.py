@@ -56,6 +56,79 @@ class Calibration:
         return unchanged and within and now_s - self.began_s <= MAX_AGE_S
 
 
+def calibrated(
+    store: RunStore,
+    point: SweepPoint,
+    testbed: RunningTestbed,
+    reported: Mapping[str, Any],
+    earlier: Calibration | None,
+    *,
+    dilation: float,
+    log: Log,
+) -> Calibration:
+    """Return the calibration of a sweep point's links, which the run then has: the ``earlier`` one where it holds.
+
+    Otherwise the links are measured. ``reported`` is what the kernels report of the testbed. Raise what ``calibrate``
+    raises.
+    """
+    began_s = time.monotonic()
+    if earlier is not None and earlier.holds(testbed.identifier, reported, began_s):
+        calibration = earlier
+        log(
+            f"links{_at(point.values)}: measured{_at(earlier.values)}, {began_s - earlier.began_s:.0f} s ago; the same "
+            "network has stayed up"
+        )
+    else:
+        log(f"measuring the links{_at(point.values)}")
+        dilated = calibrate(testbed, lambda link: log(_link_text(link.undilated(dilation))))
+        links = tuple(link.undilated(dilation) for link in dilated)
+        calibration = Calibration(point.index, point.values, testbed.identifier, reported, began_s, links)
+    store.write_calibration(point.index, [_row(link, calibration.point) for link in calibration.links])
+    bursts = bursts_of(testbed.gateway_plan, calibration.links)
+    small = [said for variant in point.variants for said in small_transfers(variant, bursts)]
+    unmeasured = unmeasured_conditions(testbed.topology, dilation)
+    for said in (*small, *unmeasured):
+        log(said)
+    facts = {
+        "burst_bytes": {_path_text(ends): size for ends, size in bursts.items()},
+        "small_transfers": small,
+        **({"unmeasured_conditions": unmeasured} if unmeasured else {}),
+    }
+    store.update_manifest(_by_point(store, point, facts))
+    return calibration
+
+
+def _at(values: Mapping[str, str]) -> str:
+    return f" at {', '.join(f'{path}={value}' for path, value in values.items())}" if values else ""
+
+
+def _link_text(link: MeasuredLink) -> str:
+    path = f"inside {link.source}" if link.scope == "intra" else f"{link.source} to {link.destination}"
+    path += f" from {link.condition}" if link.condition else ""
+    outside = "" if link.within_tolerance else "OUTSIDE TOLERANCE: "
+    if isinstance(link, DownLinkMeasurement):
+        return f"{outside}{path}: {link.loss.measured:.0%} of echoes lost"
+    transfers = [
+        f"{what} {compared.measured * scale:.1f} of {compared.configured * scale:.1f} {unit}"
+        for column, what, scale, unit in (
+            ("short_ms", "short transfers", 1, "ms"),
+            ("both_ways_ms", "both ways", 1, "ms"),
+            ("share_bps", "shares of the trunk", 1e-6, "Mbit/s"),
+            ("together_bps", "together", 1e-6, "Mbit/s"),
+        )
+        if (compared := link.transfers.get(column)) is not None
+    ]
+    configured_bps = link.configured_goodput_bps
+    configured_goodput = "unlimited" if configured_bps is None else f"{configured_bps / 1e6:.1f}"
+    goodput = f"goodput {link.measured_goodput_bps / 1e6:.1f} of {configured_goodput} Mbit/s"
+    rtt = f"RTT {link.measured_rtt_ms:.2f} of {link.configured_rtt_ms:.2f} ms"
+    return f"{outside}{path}: {', '.join([rtt, goodput, *transfers])}"
+
+
+def _row(link: MeasuredLink, measured_for: int) -> CalibrationRow:
+    return CalibrationRow(**link.in_columns(), impairments=sided(link.impairments), calibrated_at_point=measured_for)
+
+
 def read_network(testbed: RunningTestbed) -> dict[str, Any]:
     """Return what the kernels report of the network while no trial runs. Its hosts then have the default TCP."""
     testbed.use_tcp(TcpSettings())
@@ -138,76 +211,3 @@ def _on_the_way(pair: Pair, bursts: _Bursts) -> Iterator[tuple[tuple[str, str], 
         for ends in {(here, there), (there, there)}:
             if ends in bursts:
                 yield ends, bursts[ends]
-
-
-def calibrated(
-    store: RunStore,
-    point: SweepPoint,
-    testbed: RunningTestbed,
-    reported: Mapping[str, Any],
-    earlier: Calibration | None,
-    *,
-    dilation: float,
-    log: Log,
-) -> Calibration:
-    """Return the calibration of a sweep point's links, which the run then has: the ``earlier`` one where it holds.
-
-    Otherwise the links are measured. ``reported`` is what the kernels report of the testbed. Raise what ``calibrate``
-    raises.
-    """
-    began_s = time.monotonic()
-    if earlier is not None and earlier.holds(testbed.identifier, reported, began_s):
-        calibration = earlier
-        log(
-            f"links{_at(point.values)}: measured{_at(earlier.values)}, {began_s - earlier.began_s:.0f} s ago; the same "
-            "network has stayed up"
-        )
-    else:
-        log(f"measuring the links{_at(point.values)}")
-        dilated = calibrate(testbed, lambda link: log(_link_text(link.undilated(dilation))))
-        links = tuple(link.undilated(dilation) for link in dilated)
-        calibration = Calibration(point.index, point.values, testbed.identifier, reported, began_s, links)
-    store.write_calibration(point.index, [_row(link, calibration.point) for link in calibration.links])
-    bursts = bursts_of(testbed.gateway_plan, calibration.links)
-    small = [said for variant in point.variants for said in small_transfers(variant, bursts)]
-    unmeasured = unmeasured_conditions(testbed.topology, dilation)
-    for said in (*small, *unmeasured):
-        log(said)
-    facts = {
-        "burst_bytes": {_path_text(ends): size for ends, size in bursts.items()},
-        "small_transfers": small,
-        **({"unmeasured_conditions": unmeasured} if unmeasured else {}),
-    }
-    store.update_manifest(_by_point(store, point, facts))
-    return calibration
-
-
-def _at(values: Mapping[str, str]) -> str:
-    return f" at {', '.join(f'{path}={value}' for path, value in values.items())}" if values else ""
-
-
-def _link_text(link: MeasuredLink) -> str:
-    path = f"inside {link.source}" if link.scope == "intra" else f"{link.source} to {link.destination}"
-    path += f" from {link.condition}" if link.condition else ""
-    outside = "" if link.within_tolerance else "OUTSIDE TOLERANCE: "
-    if isinstance(link, DownLinkMeasurement):
-        return f"{outside}{path}: {link.loss.measured:.0%} of echoes lost"
-    transfers = [
-        f"{what} {compared.measured * scale:.1f} of {compared.configured * scale:.1f} {unit}"
-        for column, what, scale, unit in (
-            ("short_ms", "short transfers", 1, "ms"),
-            ("both_ways_ms", "both ways", 1, "ms"),
-            ("share_bps", "shares of the trunk", 1e-6, "Mbit/s"),
-            ("together_bps", "together", 1e-6, "Mbit/s"),
-        )
-        if (compared := link.transfers.get(column)) is not None
-    ]
-    configured_bps = link.configured_goodput_bps
-    configured_goodput = "unlimited" if configured_bps is None else f"{configured_bps / 1e6:.1f}"
-    goodput = f"goodput {link.measured_goodput_bps / 1e6:.1f} of {configured_goodput} Mbit/s"
-    rtt = f"RTT {link.measured_rtt_ms:.2f} of {link.configured_rtt_ms:.2f} ms"
-    return f"{outside}{path}: {', '.join([rtt, goodput, *transfers])}"
-
-
-def _row(link: MeasuredLink, measured_for: int) -> CalibrationRow:
-    return CalibrationRow(**link.in_columns(), impairments=sided(link.impairments), calibrated_at_point=measured_for)

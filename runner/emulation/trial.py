@@ -22,66 +22,6 @@ from wanbed.testbed.gpus.gpus import find_mps
 from wanbed.testbed.running_testbed import RunningTestbed
 
 
-def _trial_record(
-    trial: RunningTrial, trained: Trained, parts: Sequence[TrialPart], outputs: Mapping[str, Path]
-) -> TrialRecord:
-    """Return the record of a trial, of what its training and each companion have left."""
-    point, variant = trial.point, trial.variant
-    logs = [*trained.logs, *chain.from_iterable(part.logs for part in parts)]
-    course = TrialCourse(
-        iterations=point.iterations(variant),
-        warmup=point.spec.training.warmup,
-        tokens_per_iteration=point.tokens_of(variant),
-        dilation=trial.setting.dilation,
-        connections=trial.setting.connections,
-        sums=[(len(each.ranks), each.late) for log in logs for each in log.sums],
-        dropped=sum(log.dropped for log in logs),
-        while_all_ran_ns=trained.while_all_ran_ns,
-        varies=variant.varies,
-        computes=point.spec.compute.backend.real_time,
-    )
-    facts = {
-        **trial_facts(point.topology, variant, course),
-        **({"devices": devices} if (devices := device_facts(logs)) else {}),
-        **({"swapping": swapping} if (swapping := swapping_facts(logs)) else {}),
-        "sysctls": variant.tcp.sysctls(),
-        **_assignment_facts(trial.testbed.gpus),
-        **trained.facts,
-    }
-    tables = {table: rows for part in parts for table, rows in part.tables.items()}
-    return TrialRecord(trial.spec.id, logs, tables, {**facts, **_all_facts(parts)}, outputs)
-
-
-def _all_facts(parts: Iterable[TrialPart]) -> dict[str, Any]:
-    return {name: fact for part in parts for name, fact in part.facts.items()}
-
-
-def device_facts(logs: Iterable[SpanLogContents]) -> list[dict[str, Any]]:
-    """Return the device facts of each rank that computed for real, and its place in the emulated network."""
-    return [
-        {"rank": log.header.rank, "host": log.header.host, "gpu": log.header.gpu, **asdict(log.device)}
-        for log in logs
-        if log.device is not None
-    ]
-
-
-def swapping_facts(logs: Iterable[SpanLogContents]) -> list[dict[str, Any]]:
-    """Return what swapping took each rank that really swapped, and its place in the emulated network."""
-    return [
-        {"rank": log.header.rank, "host": log.header.host, "gpu": log.header.gpu, **asdict(log.swapping)}
-        for log in logs
-        if log.swapping is not None
-    ]
-
-
-def _assignment_facts(gpus: GpuAssignment | None) -> dict[str, Any]:
-    """Return which real GPU each host's GPU is, and MPS if it runs: with it those that share one run side by side."""
-    if gpus is None:
-        return {}
-    mps = find_mps()
-    return {"gpu_assignment": gpus.document(), **({} if mps is None else {"mps": asdict(mps)})}
-
-
 def run_trial(testbed: RunningTestbed, spec: TrialSpec, meanwhile: Callable[[], None] = lambda: None) -> TrialRecord:
     """Enter the companions, train, leave the companions, and gather what all have left.
 
@@ -143,3 +83,63 @@ def _set_aside(files: Mapping[str, Path], folder: Path) -> dict[str, Path]:
     for name in files:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
     return {name: path.rename(folder / name) for name, path in files.items()}
+
+
+def _trial_record(
+    trial: RunningTrial, trained: Trained, parts: Sequence[TrialPart], outputs: Mapping[str, Path]
+) -> TrialRecord:
+    """Return the record of a trial, of what its training and each companion have left."""
+    point, variant = trial.point, trial.variant
+    logs = [*trained.logs, *chain.from_iterable(part.logs for part in parts)]
+    course = TrialCourse(
+        iterations=point.iterations(variant),
+        warmup=point.spec.training.warmup,
+        tokens_per_iteration=point.tokens_of(variant),
+        dilation=trial.setting.dilation,
+        connections=trial.setting.connections,
+        sums=[(len(each.ranks), each.late) for log in logs for each in log.sums],
+        dropped=sum(log.dropped for log in logs),
+        while_all_ran_ns=trained.while_all_ran_ns,
+        varies=variant.varies,
+        computes=point.spec.compute.backend.real_time,
+    )
+    facts = {
+        **trial_facts(point.topology, variant, course),
+        **({"devices": devices} if (devices := device_facts(logs)) else {}),
+        **({"swapping": swapping} if (swapping := swapping_facts(logs)) else {}),
+        "sysctls": variant.tcp.sysctls(),
+        **_assignment_facts(trial.testbed.gpus),
+        **trained.facts,
+    }
+    tables = {table: rows for part in parts for table, rows in part.tables.items()}
+    return TrialRecord(trial.spec.id, logs, tables, {**facts, **_all_facts(parts)}, outputs)
+
+
+def _all_facts(parts: Iterable[TrialPart]) -> dict[str, Any]:
+    return {name: fact for part in parts for name, fact in part.facts.items()}
+
+
+def device_facts(logs: Iterable[SpanLogContents]) -> list[dict[str, Any]]:
+    """Return the device facts of each rank that computed for real, and its place in the emulated network."""
+    return [
+        {"rank": log.header.rank, "host": log.header.host, "gpu": log.header.gpu, **asdict(log.device)}
+        for log in logs
+        if log.device is not None
+    ]
+
+
+def swapping_facts(logs: Iterable[SpanLogContents]) -> list[dict[str, Any]]:
+    """Return what swapping took each rank that really swapped, and its place in the emulated network."""
+    return [
+        {"rank": log.header.rank, "host": log.header.host, "gpu": log.header.gpu, **asdict(log.swapping)}
+        for log in logs
+        if log.swapping is not None
+    ]
+
+
+def _assignment_facts(gpus: GpuAssignment | None) -> dict[str, Any]:
+    """Return which real GPU each host's GPU is, and MPS if it runs: with it those that share one run side by side."""
+    if gpus is None:
+        return {}
+    mps = find_mps()
+    return {"gpu_assignment": gpus.document(), **({} if mps is None else {"mps": asdict(mps)})}

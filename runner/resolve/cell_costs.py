@@ -27,6 +27,165 @@ from wanbed.workloads.message import MessageKind
 from wanbed.workloads.schedules.planning.cell_plan import BoundaryCosts, CellCosts
 from wanbed.workloads.transport.frame import HEADER_BYTES, Cutting
 
+
+def cell_costs(topology: Topology, variant: PipelineVariant) -> CellCosts:
+    """Return the stage costs and boundary costs of a DP-cell of the variant, slow start of TCP included.
+
+    If DP-cells differ, the result has the slowest links of all.
+    """
+    placement, transport, work = variant.placement, variant.transport, variant.work
+    return CellCosts(
+        variant.shape,
+        variant.pipelines_per_cell,
+        work.forward_ns,
+        work.backward_ns,
+        work.recompute_ns,
+        boundary_costs(topology, placement, transport, work, variant.pipelines_per_cell),
+        between_iterations_ns(topology, placement, transport, work),
+        backward_input_ns=work.backward_input_ns,
+        backward_weight_ns=work.backward_weight_ns,
+        sends_block=variant.sends_block,
+    )
+
+
+def boundary_costs(
+    topology: Topology,
+    placement: Placement,
+    transport: TransportSpec,
+    work: StageCosts,
+    pipelines_per_cell: int,
+    *,
+    trunks_shared: bool = True,
+) -> tuple[BoundaryCosts, ...]:
+    """Return the costs of each stage boundary of a pipeline, for transfers of the boundary's activation size.
+
+    A transfer occupies the boundary for ``activation / goodput``. The goodput is the minimum of three: the goodput of
+    the node pair's rate; the goodput of the node pair's part of the trunk when all pairs send at once (of the whole
+    trunk without ``trunks_shared``); and ``connections x window / RTT``. With C pipelines in a DP-cell, a boundary that
+    crosses the WAN is shared and a transfer lasts 1/C of that. If pipelines differ, the slowest one counts. An ideal
+    transport has neither windows nor headers.
+
+    The costs also hold the TCP windows of the connections (``links``), which open slowly and close again after idle.
+    Where the directions of a link differ, gradients have costs of their own.
+    """
+    estimate = _Estimate(topology, transport)
+    on_link: Counter[tuple[str, str]] = Counter()
+    if trunks_shared:
+        ends = ((one.datacenter, other.datacenter) for one, other in placement.boundaries)
+        on_link.update(each for each in ends if each[0] != each[1])
+    back_on_link = {ends[::-1]: count for ends, count in on_link.items()}
+    costs = []
+    for boundary, activation_bytes in enumerate(work.activation_bytes):
+        pairs = [(pipeline[boundary], pipeline[boundary + 1]) for pipeline in placement.pipelines]
+        shared = pipelines_per_cell > 1 and placement.crosses_wan(boundary)
+        parts = pipelines_per_cell if shared else 1
+        there = estimate.costs(pairs, activation_bytes, parts, on_link)
+        if any(_differs_back(topology, *ends) for ends in {(one.datacenter, other.datacenter) for one, other in pairs}):
+            back = estimate.costs([pair[::-1] for pair in pairs], activation_bytes, parts, back_on_link)
+            there = replace(there, gradients=back)
+        costs.append(there)
+    return tuple(costs)
+
+
+def between_iterations_ns(
+    topology: Topology, placement: Placement, transport: TransportSpec, work: StageCosts
+) -> tuple[int, ...]:
+    """Return each stage's time in ns between two iterations: the all-reduce of its gradients, and the optimizer.
+
+    With P replicas, A bytes and rate R of the slowest hop, a ring takes ``2 (P - 1) / P x A / R``, and at least
+    ``2 (P - 1)`` latencies. Of hierarchical rings those across follow those inside, and are followed by them. The rings
+    of all stages share the trunks that they cross.
+    """
+    found = []
+    of_stages = [
+        StageRings.of(placement.replicas(stage), hierarchical=transport.is_hierarchical)
+        for stage in range(placement.stages)
+    ]
+    on_link = Counter((one.datacenter, other.datacenter) for rings in of_stages for one, other in rings.pairs)
+    for rings, gradient_bytes, optimizer_ns in zip(of_stages, work.gradient_bytes, work.optimizer_ns, strict=True):
+        all_reduce_ns = 0
+        for level, size, level_bytes in zip(rings.levels, rings.sizes, rings.summed_bytes(gradient_bytes), strict=True):
+            pairs = [pair for ring in level for pair in ring_pairs(ring)]
+            paths = _paths(topology, pairs, transport, on_link)
+            if paths and level_bytes:
+                steps, rounds = 2 * (size - 1), 1 if level is rings.levels[-1] else 2
+                bits_per_s = min(_path_bps(transport, path) for path in paths)
+                latency_ns = max(path.latency_ns for path in paths)
+                send_ns = steps * level_bytes * 8 * 1e9 / bits_per_s / size
+                all_reduce_ns += ceil(max(steps * latency_ns, send_ns + rounds * latency_ns))
+        found.append(all_reduce_ns + optimizer_ns)
+    return tuple(found)
+
+
+def transfer_in_forwards(topology: Topology, placement: Placement, transport: TransportSpec, work: StageCosts) -> float:
+    """Return the longest transfer of an activation over the WAN, in forwards of the sending stage; at least 1.
+
+    This is the ratio of communication to computation of a microbatch. The shared trunk rate is ignored, because more
+    node pairs do not make a full trunk faster.
+    """
+    costs = boundary_costs(topology, placement, transport, work, 1, trunks_shared=False)
+    ratios = [
+        boundary_cost.of(kind).occupancy_ns / max(work.forward_ns[boundary], 1)
+        for boundary, boundary_cost in enumerate(costs)
+        for kind in MessageKind
+        if placement.crosses_wan(boundary)
+    ]
+    return max([1.0, *ratios])
+
+
+def pipelines_to_share(topology: Topology, placement: Placement, transport: TransportSpec, work: StageCosts) -> int:
+    """Return the number of pipelines in a DP-cell.
+
+    This is ``transfer_in_forwards``, rounded up to a divisor of the number of pipelines; 1 if no boundary crosses the
+    WAN.
+    """
+    pipelines = len(placement.pipelines)
+    if not any(placement.crosses_wan(boundary) for boundary in range(placement.stages - 1)):
+        return 1
+    return cell_of(pipelines, transfer_in_forwards(topology, placement, transport, work))
+
+
+def cell_of(pipelines: int, forwards: float) -> int:
+    """Return the pipelines of a DP-cell whose transfers last that many forwards: rounded up to a divisor of all."""
+    return next((count for count in range(ceil(forwards), pipelines) if pipelines % count == 0), pipelines)
+
+
+@dataclass(frozen=True, order=True)
+class _Path:
+    """The way from one host to another: one-way latency, rate on the wire, TCP connections, latency of the way back."""
+
+    latency_ns: int
+    wire_bps: float
+    connections: int
+    back_ns: int
+
+    @property
+    def rtt_ns(self) -> int:
+        """The latencies of both ways."""
+        return self.latency_ns + self.back_ns
+
+
+@dataclass(frozen=True)
+class _Estimate:
+    topology: Topology
+    transport: TransportSpec
+
+    def costs(
+        self, pairs: list[Pair], activation_bytes: int, parts: int, on_link: Mapping[tuple[str, str], int]
+    ) -> BoundaryCosts:
+        """Return the costs of one direction of a boundary, which the ``parts`` pipelines of a DP-cell may share."""
+        topology, transport = self.topology, self.transport
+        settings = None if transport.model == "ideal" else tcp_settings(transport)
+        paths = _paths(topology, pairs, transport, on_link)
+        goodputs_bps = [_path_bps(transport, path) for path in paths]
+        occupancy_ns = ceil(activation_bytes * 8 * 1e9 / min(goodputs_bps, default=inf) / parts)
+        latency_ns = max((path.latency_ns for path in paths), default=0)
+        tcp = [_tcp(topology, path, settings, activation_bytes, parts) for path in paths] if settings else []
+        # If pipelines differ, take the path where a new connection is slowest.
+        links = max((each for each in tcp if each is not None), key=lambda each: each.cold_ns, default=None)
+        return BoundaryCosts(latency_ns, occupancy_ns, parts > 1, links)
+
+
 MOST_WINDOWS = 100
 """A transfer of at most this many windows is followed round by round. The time of a longer one is computed from the
 line's rate and the windows' rate: following every round would take long, and the few rounds in which windows open add
@@ -72,113 +231,8 @@ class OpenBoundary:
         return self._channel.free_ns, whole_ns + tcp.line.latency_ns + tcp.mates_ns
 
 
-@dataclass(frozen=True, order=True)
-class _Path:
-    """The way from one host to another: one-way latency, rate on the wire, TCP connections, latency of the way back."""
-
-    latency_ns: int
-    wire_bps: float
-    connections: int
-    back_ns: int
-
-    @property
-    def rtt_ns(self) -> int:
-        """The latencies of both ways."""
-        return self.latency_ns + self.back_ns
-
-
-def boundary_costs(
-    topology: Topology,
-    placement: Placement,
-    transport: TransportSpec,
-    work: StageCosts,
-    pipelines_per_cell: int,
-    *,
-    trunks_shared: bool = True,
-) -> tuple[BoundaryCosts, ...]:
-    """Return the costs of each stage boundary of a pipeline, for transfers of the boundary's activation size.
-
-    A transfer occupies the boundary for ``activation / goodput``. The goodput is the minimum of three: the goodput of
-    the node pair's rate; the goodput of the node pair's part of the trunk when all pairs send at once (of the whole
-    trunk without ``trunks_shared``); and ``connections x window / RTT``. With C pipelines in a DP-cell, a boundary that
-    crosses the WAN is shared and a transfer lasts 1/C of that. If pipelines differ, the slowest one counts. An ideal
-    transport has neither windows nor headers.
-
-    The costs also hold the TCP windows of the connections (``links``), which open slowly and close again after idle.
-    Where the directions of a link differ, gradients have costs of their own.
-    """
-    estimate = _Estimate(topology, transport)
-    on_link: Counter[tuple[str, str]] = Counter()
-    if trunks_shared:
-        ends = ((one.datacenter, other.datacenter) for one, other in placement.boundaries)
-        on_link.update(each for each in ends if each[0] != each[1])
-    back_on_link = {ends[::-1]: count for ends, count in on_link.items()}
-    costs = []
-    for boundary, activation_bytes in enumerate(work.activation_bytes):
-        pairs = [(pipeline[boundary], pipeline[boundary + 1]) for pipeline in placement.pipelines]
-        shared = pipelines_per_cell > 1 and placement.crosses_wan(boundary)
-        parts = pipelines_per_cell if shared else 1
-        there = estimate.costs(pairs, activation_bytes, parts, on_link)
-        if any(_differs_back(topology, *ends) for ends in {(one.datacenter, other.datacenter) for one, other in pairs}):
-            back = estimate.costs([pair[::-1] for pair in pairs], activation_bytes, parts, back_on_link)
-            there = replace(there, gradients=back)
-        costs.append(there)
-    return tuple(costs)
-
-
-@dataclass(frozen=True)
-class _Estimate:
-    topology: Topology
-    transport: TransportSpec
-
-    def costs(
-        self, pairs: list[Pair], activation_bytes: int, parts: int, on_link: Mapping[tuple[str, str], int]
-    ) -> BoundaryCosts:
-        """Return the costs of one direction of a boundary, which the ``parts`` pipelines of a DP-cell may share."""
-        topology, transport = self.topology, self.transport
-        settings = None if transport.model == "ideal" else tcp_settings(transport)
-        paths = _paths(topology, pairs, transport, on_link)
-        goodputs_bps = [_path_bps(transport, path) for path in paths]
-        occupancy_ns = ceil(activation_bytes * 8 * 1e9 / min(goodputs_bps, default=inf) / parts)
-        latency_ns = max((path.latency_ns for path in paths), default=0)
-        tcp = [_tcp(topology, path, settings, activation_bytes, parts) for path in paths] if settings else []
-        # If pipelines differ, take the path where a new connection is slowest.
-        links = max((each for each in tcp if each is not None), key=lambda each: each.cold_ns, default=None)
-        return BoundaryCosts(latency_ns, occupancy_ns, parts > 1, links)
-
-
 def _differs_back(topology: Topology, here: str, there: str) -> bool:
     return here != there and topology.conditions(here, there) != topology.conditions(there, here)
-
-
-def between_iterations_ns(
-    topology: Topology, placement: Placement, transport: TransportSpec, work: StageCosts
-) -> tuple[int, ...]:
-    """Return each stage's time in ns between two iterations: the all-reduce of its gradients, and the optimizer.
-
-    With P replicas, A bytes and rate R of the slowest hop, a ring takes ``2 (P - 1) / P x A / R``, and at least
-    ``2 (P - 1)`` latencies. Of hierarchical rings those across follow those inside, and are followed by them. The rings
-    of all stages share the trunks that they cross.
-    """
-    found = []
-    of_stages = [
-        StageRings.of(placement.replicas(stage), hierarchical=transport.is_hierarchical)
-        for stage in range(placement.stages)
-    ]
-    on_link = Counter((one.datacenter, other.datacenter) for rings in of_stages for one, other in rings.pairs)
-    for rings, gradient_bytes, optimizer_ns in zip(of_stages, work.gradient_bytes, work.optimizer_ns, strict=True):
-        all_reduce_ns = 0
-        for level, size, level_bytes in zip(rings.levels, rings.sizes, rings.summed_bytes(gradient_bytes), strict=True):
-            pairs = [pair for ring in level for pair in ring_pairs(ring)]
-            paths = _paths(topology, pairs, transport, on_link)
-            if paths and level_bytes:
-                steps, rounds = 2 * (size - 1), 1 if level is rings.levels[-1] else 2
-                bits_per_s = min(_path_bps(transport, path) for path in paths)
-                latency_ns = max(path.latency_ns for path in paths)
-                send_ns = steps * level_bytes * 8 * 1e9 / bits_per_s / size
-                all_reduce_ns += ceil(max(steps * latency_ns, send_ns + rounds * latency_ns))
-        found.append(all_reduce_ns + optimizer_ns)
-    return tuple(found)
 
 
 def _paths(
@@ -228,39 +282,6 @@ def _tcp(
     )
 
 
-def transfer_in_forwards(topology: Topology, placement: Placement, transport: TransportSpec, work: StageCosts) -> float:
-    """Return the longest transfer of an activation over the WAN, in forwards of the sending stage; at least 1.
-
-    This is the ratio of communication to computation of a microbatch. The shared trunk rate is ignored, because more
-    node pairs do not make a full trunk faster.
-    """
-    costs = boundary_costs(topology, placement, transport, work, 1, trunks_shared=False)
-    ratios = [
-        boundary_cost.of(kind).occupancy_ns / max(work.forward_ns[boundary], 1)
-        for boundary, boundary_cost in enumerate(costs)
-        for kind in MessageKind
-        if placement.crosses_wan(boundary)
-    ]
-    return max([1.0, *ratios])
-
-
-def pipelines_to_share(topology: Topology, placement: Placement, transport: TransportSpec, work: StageCosts) -> int:
-    """Return the number of pipelines in a DP-cell.
-
-    This is ``transfer_in_forwards``, rounded up to a divisor of the number of pipelines; 1 if no boundary crosses the
-    WAN.
-    """
-    pipelines = len(placement.pipelines)
-    if not any(placement.crosses_wan(boundary) for boundary in range(placement.stages - 1)):
-        return 1
-    return cell_of(pipelines, transfer_in_forwards(topology, placement, transport, work))
-
-
-def cell_of(pipelines: int, forwards: float) -> int:
-    """Return the pipelines of a DP-cell whose transfers last that many forwards: rounded up to a divisor of all."""
-    return next((count for count in range(ceil(forwards), pipelines) if pipelines % count == 0), pipelines)
-
-
 def _path_bps(transport: TransportSpec, path: _Path) -> float:
     return min(_goodput_bps(transport, path.wire_bps), _window_bps(transport, path.rtt_ns))
 
@@ -273,23 +294,3 @@ def _window_bps(transport: TransportSpec, rtt_ns: int) -> float:
     if transport.model == "ideal" or transport.connections == "auto":
         return inf
     return transport.connections * window_bps(transport, rtt_ns)
-
-
-def cell_costs(topology: Topology, variant: PipelineVariant) -> CellCosts:
-    """Return the stage costs and boundary costs of a DP-cell of the variant, slow start of TCP included.
-
-    If DP-cells differ, the result has the slowest links of all.
-    """
-    placement, transport, work = variant.placement, variant.transport, variant.work
-    return CellCosts(
-        variant.shape,
-        variant.pipelines_per_cell,
-        work.forward_ns,
-        work.backward_ns,
-        work.recompute_ns,
-        boundary_costs(topology, placement, transport, work, variant.pipelines_per_cell),
-        between_iterations_ns(topology, placement, transport, work),
-        backward_input_ns=work.backward_input_ns,
-        backward_weight_ns=work.backward_weight_ns,
-        sends_block=variant.sends_block,
-    )

@@ -33,7 +33,82 @@ from wanbed.workloads.schedules.schedule import Schedule, create_schedule
 from wanbed.workloads.synchronization.synchronization import ATOM, DILOCO
 
 
-def virtual_stages(
+@dataclass(frozen=True)
+class Layout:
+    """A layout that the planner proposes: pipelines, pipelines per DP-cell, and the datacenter of each stage."""
+
+    stages: int
+    pipelines: int
+    pipelines_per_cell: int
+    placement: tuple[str, ...]
+
+
+Choose = Callable[[WrittenVariant, int], PlannedPlacement]
+"""A function that places the stages of a variant with ``placement: auto``.
+
+Its second argument is the number of pipelines.
+"""
+
+
+def resolve_pipeline(written: WrittenVariant, where: Choose | Layout, *, plans: bool = True) -> PipelineVariant:
+    """Return the variant of a schedule, resolved. A ``Layout`` replaces its stages, pipelines, DP-cells and placement.
+
+    Without ``plans`` the schedule is neither planned nor checked. Raise InputError if the variant cannot run.
+    """
+    waits = waits_for_all(written)
+    alone = trained_alone(written)
+    if alone is not None:
+        written = alone.inner
+    spec, variant = written.spec, written.variant
+    choice = choose_schedule(written)
+    schedule, whole_replicas = choice.kind, choice.whole_replicas or alone is not None
+    cut = training_cut(written, whole_replicas=whole_replicas)
+    if schedule is None:
+        check_baseline(written, cut)
+    virtual = _virtual_stages(written, schedule, cut.stages, cut.virtual_stages)
+    placed = _placed(written, cut, where, whole_replicas=whole_replicas)
+    cut, placement = placed.cut, placed.placement
+    check_all_reduce(written, placement)
+    of_file, grouping = _costs(written, cut, virtual, None if alone is None else alone.swapping)
+    if choice.keeps_last and grouping is None:
+        of_file = of_file.keeping_last()
+    replicas = replica_times(written, placement, of_file)
+    if virtual is not None:
+        _check_alike(written, replicas)
+    work = of_file if replicas is None else replicas.slowest(of_file)
+    check_extent(written, placement, work, cut.microbatches, virtual)
+    if isinstance(where, Layout):
+        pipelines_per_cell = where.pipelines_per_cell
+    else:
+        # The planner sizes DP-cells before it knows which GPUs they have.
+        pipelines_per_cell = _pipelines_per_cell(written, placement, usual_costs(written, of_file))
+    _check_cells(written, placement, pipelines_per_cell)
+    kind = BaselineVariant if schedule is None else PipelineVariant
+    resolved = kind(
+        spec=variant,
+        placement=placement,
+        schedule=choice.path,
+        microbatches=cut.microbatches,
+        memory_bound=memory_bound(cut, schedule),
+        work=work,
+        pipelines_per_cell=pipelines_per_cell,
+        planned=placed.planned,
+        virtual=virtual,
+        replicas=replicas,
+        seed=spec.seed,
+        iterations=None if written.job is None else written.iterations,
+        jobs=AmongJobs("" if written.job is None else written.job.name),
+        waits_for_all=waits,
+    )
+    check_segments(written, resolved)
+    if schedule is not None and plans:
+        resolved = replace(resolved, plan=_checked_plan(written, schedule, resolved))
+        if replicas is not None and replicas.source is not None:
+            check_measured(replicas.source, replicas.unmeasured, _kinds(resolved, of_file))
+    return resolved if alone is None else alone.synchronized(resolved, grouping)
+
+
+def _virtual_stages(
     written: WrittenVariant, schedule: type[Schedule] | None, stages: int, chunks: int
 ) -> VirtualStages | None:
     """Return the virtual stages of a variant, None if its stages are not divided.
@@ -100,81 +175,6 @@ def _reason(written: WrittenVariant) -> str | None:
     if variant.schedule in BASELINE_SCHEDULES:
         return f"{variant.schedule} is torch's own, which steps its optimizer itself"
     return None
-
-
-@dataclass(frozen=True)
-class Layout:
-    """A layout that the planner proposes: pipelines, pipelines per DP-cell, and the datacenter of each stage."""
-
-    stages: int
-    pipelines: int
-    pipelines_per_cell: int
-    placement: tuple[str, ...]
-
-
-Choose = Callable[[WrittenVariant, int], PlannedPlacement]
-"""A function that places the stages of a variant with ``placement: auto``.
-
-Its second argument is the number of pipelines.
-"""
-
-
-def resolve_pipeline(written: WrittenVariant, where: Choose | Layout, *, plans: bool = True) -> PipelineVariant:
-    """Return the variant of a schedule, resolved. A ``Layout`` replaces its stages, pipelines, DP-cells and placement.
-
-    Without ``plans`` the schedule is neither planned nor checked. Raise InputError if the variant cannot run.
-    """
-    waits = waits_for_all(written)
-    alone = trained_alone(written)
-    if alone is not None:
-        written = alone.inner
-    spec, variant = written.spec, written.variant
-    choice = choose_schedule(written)
-    schedule, whole_replicas = choice.kind, choice.whole_replicas or alone is not None
-    cut = training_cut(written, whole_replicas=whole_replicas)
-    if schedule is None:
-        check_baseline(written, cut)
-    virtual = virtual_stages(written, schedule, cut.stages, cut.virtual_stages)
-    placed = _placed(written, cut, where, whole_replicas=whole_replicas)
-    cut, placement = placed.cut, placed.placement
-    check_all_reduce(written, placement)
-    of_file, grouping = _costs(written, cut, virtual, None if alone is None else alone.swapping)
-    if choice.keeps_last and grouping is None:
-        of_file = of_file.keeping_last()
-    replicas = replica_times(written, placement, of_file)
-    if virtual is not None:
-        _check_alike(written, replicas)
-    work = of_file if replicas is None else replicas.slowest(of_file)
-    check_extent(written, placement, work, cut.microbatches, virtual)
-    if isinstance(where, Layout):
-        pipelines_per_cell = where.pipelines_per_cell
-    else:
-        # The planner sizes DP-cells before it knows which GPUs they have.
-        pipelines_per_cell = _pipelines_per_cell(written, placement, usual_costs(written, of_file))
-    _check_cells(written, placement, pipelines_per_cell)
-    kind = BaselineVariant if schedule is None else PipelineVariant
-    resolved = kind(
-        spec=variant,
-        placement=placement,
-        schedule=choice.path,
-        microbatches=cut.microbatches,
-        memory_bound=memory_bound(cut, schedule),
-        work=work,
-        pipelines_per_cell=pipelines_per_cell,
-        planned=placed.planned,
-        virtual=virtual,
-        replicas=replicas,
-        seed=spec.seed,
-        iterations=None if written.job is None else written.iterations,
-        jobs=AmongJobs("" if written.job is None else written.job.name),
-        waits_for_all=waits,
-    )
-    check_segments(written, resolved)
-    if schedule is not None and plans:
-        resolved = replace(resolved, plan=_checked_plan(written, schedule, resolved))
-        if replicas is not None and replicas.source is not None:
-            check_measured(replicas.source, replicas.unmeasured, _kinds(resolved, of_file))
-    return resolved if alone is None else alone.synchronized(resolved, grouping)
 
 
 @dataclass(frozen=True)

@@ -22,25 +22,6 @@ from wanbed.runner.trainings.program.resolution import ProgramVariant
 from wanbed.runner.trainings.torch_baseline.resolution import BaselineVariant
 from wanbed.testbed.network.topology import Topology
 
-_MOST_NAMED = 20
-
-
-def check_host(topology: Topology, name: str, field: str) -> None:
-    """Raise InputError, one line that begins with ``field``, for a host that nobody may name."""
-    # Hosts of flows in the background are nobody's to name.
-    _check(name, [host.name for host in topology.hosts if host.trains or host.serves], field)
-
-
-def check_datacenter(topology: Topology, name: str, field: str) -> None:
-    """Raise InputError, one line that begins with ``field``, for a datacenter that is not there."""
-    _check(name, [each.name for each in topology.datacenters], field)
-
-
-def _check(name: str, names: Sequence[str], field: str) -> None:
-    if name not in names:
-        remedy = did_you_mean(name, names, f"there are {list_text(list(names[:_MOST_NAMED]))}")
-        raise InputError(f"{field}: {name!r} is none, {remedy}")
-
 
 @dataclass(frozen=True)
 class FaultPlan:
@@ -175,6 +156,26 @@ def _check_fault(where: str, fault: FaultSpec, topology: Topology, variants: Seq
         ranks = len(variant.placement.places)
         if fault.rank is not None and fault.rank >= ranks:
             raise InputError(f"{where}.rank: {fault.rank}, and {variant.name!r} has ranks 0 to {ranks - 1}")
+
+
+_MOST_NAMED = 20
+
+
+def check_host(topology: Topology, name: str, field: str) -> None:
+    """Raise InputError, one line that begins with ``field``, for a host that nobody may name."""
+    # Hosts of flows in the background are nobody's to name.
+    _check(name, [host.name for host in topology.hosts if host.trains or host.serves], field)
+
+
+def check_datacenter(topology: Topology, name: str, field: str) -> None:
+    """Raise InputError, one line that begins with ``field``, for a datacenter that is not there."""
+    _check(name, [each.name for each in topology.datacenters], field)
+
+
+def _check(name: str, names: Sequence[str], field: str) -> None:
+    if name not in names:
+        remedy = did_you_mean(name, names, f"there are {list_text(list(names[:_MOST_NAMED]))}")
+        raise InputError(f"{field}: {name!r} is none, {remedy}")
 
 
 _REMEDY = "leave fail out, or give engine: emulate (clock: virtual)"

@@ -26,54 +26,6 @@ from wanbed.testbed.running_testbed import RunningTestbed
 from wanbed.workloads.evaluation import EvaluationConfig, ReplicaLoss, read_losses
 from wanbed.workloads.gpt.learnt_text import CORPORA, digest
 
-_PROGRAM = "wanbed.workloads.evaluation"
-
-_PATIENCE_S = 3600.0
-"""The most time that an evaluation may take: longer than any that somebody waits for."""
-
-
-def _held_out_losses(
-    testbed: RunningTestbed, point: SweepPoint, variant: ResolvedVariant, setting: SharedConfig
-) -> list[ReplicaLoss]:
-    """Return the held-out loss of every replica in every snapshot of the trial, [] if nothing is to be evaluated.
-
-    It is computed on the host of the first rank, after all ranks have ended. Raise TrialError, one line, if it fails.
-    """
-    snapshots, part = setting.snapshots(point, variant), held_out(point.spec.training)
-    if snapshots is None or part is None:
-        return []
-    path, output = setting.folder / "evaluation.json", setting.folder / "held-out-losses"
-    config = EvaluationConfig(
-        model=model_config(point.spec, "an evaluation"),
-        stages=variant.placement.stages,
-        pipelines=variant.pipelines,
-        snapshots=snapshots,
-        held_out=part,
-        precision=point.spec.training.precision,
-        device=setting.device or "cpu",
-        threads=point.spec.compute.threads or 1,
-        output=str(output),
-        text=point.text,
-        parent_pid=setting.parent_pid,
-    )
-    config.write(path)
-    place = variant.placement.places[0]
-    start = partial(testbed.start_module, place.host.name, _PROGRAM, [str(path)], gpu=place.gpu)
-    with ProcessGroup() as group:
-        group.start(start, Path(setting.folder / "evaluation.words"))
-        if not group.wait_for_all(_PATIENCE_S):
-            raise TrialError(
-                f"training.evaluate_every: the evaluation of {variant.name} took more than {_PATIENCE_S:.0f} s: give a "
-                "larger number, or fewer held_out_sequences"
-            )
-        (status,), stderr_tail = group.statuses(), group.stderr_tail(0)
-    if status != 0:
-        raise TrialError(
-            f"training.evaluate_every: the evaluation of {variant.name} ended with status {status}"
-            + (f": {stderr_tail}" if stderr_tail else "")
-        )
-    return read_losses(output)
-
 
 class Losses(Companion):
     """The losses of a trial, measured while it trains and on held-out text."""
@@ -131,3 +83,52 @@ def learning_facts(point: SweepPoint, variant: ResolvedVariant, rows: Iterable[R
         named = point.text if point.text in CORPORA else point.spec.training.text
         facts["text"] = {"name": named, "sha256": digest(point.text)}
     return facts
+
+
+_PROGRAM = "wanbed.workloads.evaluation"
+
+_PATIENCE_S = 3600.0
+"""The most time that an evaluation may take: longer than any that somebody waits for."""
+
+
+def _held_out_losses(
+    testbed: RunningTestbed, point: SweepPoint, variant: ResolvedVariant, setting: SharedConfig
+) -> list[ReplicaLoss]:
+    """Return the held-out loss of every replica in every snapshot of the trial, [] if nothing is to be evaluated.
+
+    It is computed on the host of the first rank, after all ranks have ended. Raise TrialError, one line, if it fails.
+    """
+    snapshots, part = setting.snapshots(point, variant), held_out(point.spec.training)
+    if snapshots is None or part is None:
+        return []
+    path, output = setting.folder / "evaluation.json", setting.folder / "held-out-losses"
+    config = EvaluationConfig(
+        model=model_config(point.spec, "an evaluation"),
+        stages=variant.placement.stages,
+        pipelines=variant.pipelines,
+        snapshots=snapshots,
+        held_out=part,
+        precision=point.spec.training.precision,
+        device=setting.device or "cpu",
+        threads=point.spec.compute.threads or 1,
+        output=str(output),
+        text=point.text,
+        parent_pid=setting.parent_pid,
+    )
+    config.write(path)
+    place = variant.placement.places[0]
+    start = partial(testbed.start_module, place.host.name, _PROGRAM, [str(path)], gpu=place.gpu)
+    with ProcessGroup() as group:
+        group.start(start, Path(setting.folder / "evaluation.words"))
+        if not group.wait_for_all(_PATIENCE_S):
+            raise TrialError(
+                f"training.evaluate_every: the evaluation of {variant.name} took more than {_PATIENCE_S:.0f} s: give a "
+                "larger number, or fewer held_out_sequences"
+            )
+        (status,), stderr_tail = group.statuses(), group.stderr_tail(0)
+    if status != 0:
+        raise TrialError(
+            f"training.evaluate_every: the evaluation of {variant.name} ended with status {status}"
+            + (f": {stderr_tail}" if stderr_tail else "")
+        )
+    return read_losses(output)

@@ -41,58 +41,17 @@ from wanbed.workloads.serving.serving_configs import (
     PoolGpuConfig,
 )
 
-_PROGRAM = "wanbed.workloads.serving.layer_measurement"
-
-_PATIENCE_S = 300.0
-"""Seconds for torch to load, for the weights of some layers to be made, and for prompts of a few chunks."""
-
-_SOURCE = "measured before the trial, on one of its hosts with nothing beside it"
-
-
-def _measured_profile(
-    testbed: RunningTestbed, service: ServiceConfig, work: InferenceWork, folder: Path, parent_pid: int
-) -> PrefillProfile:
-    """Measure the prefill profile of the service's model on the host of its first GPU, which has the most layers.
-
-    Nothing else runs at the same time; beside training and other GPUs of the machine a layer may take longer.
-    ``folder`` receives the process's configuration and its result. Raise TrialError, one line, if there is no result,
-    or if no profile fits it.
-    """
-    host = service.datacenters[0].gpus[0].host
-    # Named like the configuration: so it comes back from another machine.
-    result = folder / "layer-times.measured"
-    layers = max(service.model.stage_layers(service.depth))
-    config = MeasurementConfig(work, layers, service.settings.chunk_tokens, str(result), parent_pid)
-    path = folder / "layer-times.json"
-    config.write(path)
-    with ProcessGroup() as group:
-        group.start(partial(testbed.start_module, host, _PROGRAM, [str(path)]), folder / "layer-times.words")
-        if not group.wait_for_all(_PATIENCE_S):
-            raise TrialError(
-                f"prefill.profile: a layer of {service.model.name} was not measured within {_PATIENCE_S:.0f} s on "
-                f"{host}: give a smaller model, or the name of a profile"
-            )
-        (status,), stderr_tail = group.statuses(), group.stderr_tail(0)
-    if status != 0:
-        raise TrialError(
-            f"prefill.profile: measuring a layer of {service.model.name} on {host} ended with status {status}"
-            + (f": {stderr_tail}" if stderr_tail else "")
-        )
-    chunks = [TimedChunk(*chunk) for chunk in json.loads(result.read_text(encoding="utf-8"))]
-    try:
-        return fit_chunks(chunks, 1, source=_SOURCE)
-    except ValueError as fault:
-        raise TrialError(f"prefill.profile: what was measured on {host} makes no profile: {fault}") from None
-
-
 _CONTROLLER_PORT = 10_000
 
 _DECODE_PORT = 10_001
 
 _FIRST_GPU_PORT = 11_000
-"""GPU g receives chunks on FIRST_GPU_PORT + g. These ports are below the kernel's ephemeral ports and the ranks'."""
+"""GPU g receives chunks on this port + g. These ports are below the kernel's ephemeral ports and those of ranks."""
 
 CONTROLLER, DECODE, POOL = (f"wanbed.workloads.serving.{name}_process" for name in ("controller", "decode", "pool"))
+
+_GRACE_S = 15.0
+"""Seconds for a process to write its records and to unload torch on few cores. After that it is killed."""
 
 
 class _WritableConfig(Protocol):
@@ -139,6 +98,69 @@ class ServingConfigs:
         return (*self.records.values(), *of_gpus, *self.decode_counts.values())
 
 
+class PrefillService(Companion):
+    """The prefill service of a trial. Training does not depend on its processes: one that fails is told of."""
+
+    def __init__(self, trial: RunningTrial, service: ServiceConfig) -> None:
+        self._trial = trial
+        self._service = service
+        # A plan is made with times of a profile, and torch takes its own.
+        ahead = planned_bubbles(trial.point.topology, in_pipelines(trial.variant)) if service.inference is None else {}
+        self._configs = configure_serving(service, trial.setting, ahead)
+        self._faults: list[str] = []
+
+    @classmethod
+    def of(cls, trial: RunningTrial) -> Self | None:
+        """Return the service of a trial, None if it has none. Its profile is measured now if none is named."""
+        service, setting = trial.variant.service, trial.setting
+        if service is None:
+            return None
+        if (work := service.inference) is not None:
+            if setting.device is not None:
+                work = replace(work, device=setting.device)
+                service = replace(service, inference=work)
+            if service.profile == UNMEASURED:
+                profile = _measured_profile(trial.testbed, service, work, setting.folder, setting.parent_pid)
+                service = replace(service, profile=profile)
+        return cls(trial, service)
+
+    def joined(self, setting: SharedConfig) -> SharedConfig:
+        """Return the setting with what ranks prefill."""
+        return replace(setting, serving=self._configs.gpus)
+
+    @contextmanager
+    def during(self) -> Iterator[None]:
+        """Run all processes but the ranks inside the block."""
+        testbed, folder, processes = self._trial.testbed, self._trial.setting.folder, self._configs.processes
+        with ProcessGroup() as group:
+            for number, process in enumerate(processes):
+                path = folder / f"serving-{number}.json"
+                process.config.write(path)
+                start = partial(testbed.start_module, process.host, process.program, [str(path)], gpu=process.gpu)
+                group.start(start, folder / f"serving-{number}.words")
+            yield
+            group.terminate()
+            group.wait_for_all(_GRACE_S)
+            self._faults += [
+                f"{process.name} {_failure(status, group.stderr_tail(number))}"
+                for number, (process, status) in enumerate(zip(processes, group.statuses(), strict=True))
+                if status != 0
+            ]
+        testbed.mirror(folder).take([path.name for path in self._configs.written])
+
+    def left(self, trained: Trained) -> TrialPart:
+        """Return the requests, figures and faults of the service, and the spans of GPUs that prefill alone."""
+        dilation, line = self._trial.setting.dilation, trained.line
+        outcome = gather(self._service, self._configs, dilation, self._faults, line)
+        logs = [undilated_log(log, dilation) for log in _pool_logs(self._configs, line)]
+        return TrialPart({PREFILL_TABLE: outcome.requests}, {"prefill": outcome.facts}, logs)
+
+
+def _failure(status: int | None, stderr_tail: str) -> str:
+    last = f": {stderr_tail}" if stderr_tail else ""
+    return f"did not end when terminated{last}" if status is None else f"ended with status {status}{last}"
+
+
 def configure_serving(
     service: ServiceConfig, setting: SharedConfig, training: Mapping[int, IterationPlan] | None = None
 ) -> ServingConfigs:
@@ -171,23 +193,23 @@ class _ConfigMaker:
     def configs(self) -> ServingConfigs:
         gpus: dict[int, GpuServingConfig] = {}
         processes: list[ServingProcess] = []
-        _pool_logs: dict[int, Path] = {}
+        pool_logs: dict[int, Path] = {}
         for datacenter in self._service.datacenters:
             processes += self._servers(datacenter)
             for config in self._gpus(datacenter):
                 if not config.pooled:
                     gpus[config.gpu] = config
                     continue
-                _pool_logs[config.gpu] = self._setting.span_log(config.gpu)
-                processes.append(self._pool_process(datacenter, config, _pool_logs[config.gpu]))
+                pool_logs[config.gpu] = self._setting.span_log(config.gpu)
+                processes.append(self._pool_process(datacenter, config, pool_logs[config.gpu]))
         names = [datacenter.name for datacenter in self._service.datacenters]
         hosts = sorted({host for datacenter in self._service.datacenters for host in datacenter.decode_hosts})
         return ServingConfigs(
             gpus,
             tuple(processes),
             records={name: self._records(name) for name in names},
-            counts={gpu: self._counts(gpu) for gpu in (*gpus, *_pool_logs)},
-            pool_span_logs=_pool_logs,
+            counts={gpu: self._counts(gpu) for gpu in (*gpus, *pool_logs)},
+            pool_span_logs=pool_logs,
             decode_counts={host: self._decode_counts(host) for host in hosts},
         )
 
@@ -388,68 +410,45 @@ def _read(path: Path) -> dict[str, Any] | None:
     return document if isinstance(document, dict) else None
 
 
-_GRACE_S = 15.0
-"""Seconds for a process to write its records and to unload torch on few cores. After that it is killed."""
+_SOURCE = "measured before the trial, on one of its hosts with nothing beside it"
+
+_PROGRAM = "wanbed.workloads.serving.layer_measurement"
+
+_PATIENCE_S = 300.0
+"""Seconds for torch to load, for the weights of some layers to be made, and for prompts of a few chunks."""
 
 
-class PrefillService(Companion):
-    """The prefill service of a trial. Training does not depend on its processes: one that fails is told of."""
+def _measured_profile(
+    testbed: RunningTestbed, service: ServiceConfig, work: InferenceWork, folder: Path, parent_pid: int
+) -> PrefillProfile:
+    """Measure the prefill profile of the service's model on the host of its first GPU, which has the most layers.
 
-    def __init__(self, trial: RunningTrial, service: ServiceConfig) -> None:
-        self._trial = trial
-        self._service = service
-        # A plan is made with times of a profile, and torch takes its own.
-        ahead = planned_bubbles(trial.point.topology, in_pipelines(trial.variant)) if service.inference is None else {}
-        self._configs = configure_serving(service, trial.setting, ahead)
-        self._faults: list[str] = []
-
-    @classmethod
-    def of(cls, trial: RunningTrial) -> Self | None:
-        """Return the service of a trial, None if it has none. Its profile is measured now if none is named."""
-        service, setting = trial.variant.service, trial.setting
-        if service is None:
-            return None
-        if (work := service.inference) is not None:
-            if setting.device is not None:
-                work = replace(work, device=setting.device)
-                service = replace(service, inference=work)
-            if service.profile == UNMEASURED:
-                profile = _measured_profile(trial.testbed, service, work, setting.folder, setting.parent_pid)
-                service = replace(service, profile=profile)
-        return cls(trial, service)
-
-    def joined(self, setting: SharedConfig) -> SharedConfig:
-        """Return the setting with what ranks prefill."""
-        return replace(setting, serving=self._configs.gpus)
-
-    @contextmanager
-    def during(self) -> Iterator[None]:
-        """Run all processes but the ranks inside the block."""
-        testbed, folder, processes = self._trial.testbed, self._trial.setting.folder, self._configs.processes
-        with ProcessGroup() as group:
-            for number, process in enumerate(processes):
-                path = folder / f"serving-{number}.json"
-                process.config.write(path)
-                start = partial(testbed.start_module, process.host, process.program, [str(path)], gpu=process.gpu)
-                group.start(start, folder / f"serving-{number}.words")
-            yield
-            group.terminate()
-            group.wait_for_all(_GRACE_S)
-            self._faults += [
-                f"{process.name} {_failure(status, group.stderr_tail(number))}"
-                for number, (process, status) in enumerate(zip(processes, group.statuses(), strict=True))
-                if status != 0
-            ]
-        testbed.mirror(folder).take([path.name for path in self._configs.written])
-
-    def left(self, trained: Trained) -> TrialPart:
-        """Return the requests, figures and faults of the service, and the spans of GPUs that prefill alone."""
-        dilation, line = self._trial.setting.dilation, trained.line
-        outcome = gather(self._service, self._configs, dilation, self._faults, line)
-        logs = [undilated_log(log, dilation) for log in _pool_logs(self._configs, line)]
-        return TrialPart({PREFILL_TABLE: outcome.requests}, {"prefill": outcome.facts}, logs)
-
-
-def _failure(status: int | None, stderr_tail: str) -> str:
-    last = f": {stderr_tail}" if stderr_tail else ""
-    return f"did not end when terminated{last}" if status is None else f"ended with status {status}{last}"
+    Nothing else runs at the same time; beside training and other GPUs of the machine a layer may take longer.
+    ``folder`` receives the process's configuration and its result. Raise TrialError, one line, if there is no result,
+    or if no profile fits it.
+    """
+    host = service.datacenters[0].gpus[0].host
+    # Named like the configuration: so it comes back from another machine.
+    result = folder / "layer-times.measured"
+    layers = max(service.model.stage_layers(service.depth))
+    config = MeasurementConfig(work, layers, service.settings.chunk_tokens, str(result), parent_pid)
+    path = folder / "layer-times.json"
+    config.write(path)
+    with ProcessGroup() as group:
+        group.start(partial(testbed.start_module, host, _PROGRAM, [str(path)]), folder / "layer-times.words")
+        if not group.wait_for_all(_PATIENCE_S):
+            raise TrialError(
+                f"prefill.profile: a layer of {service.model.name} was not measured within {_PATIENCE_S:.0f} s on "
+                f"{host}: give a smaller model, or the name of a profile"
+            )
+        (status,), stderr_tail = group.statuses(), group.stderr_tail(0)
+    if status != 0:
+        raise TrialError(
+            f"prefill.profile: measuring a layer of {service.model.name} on {host} ended with status {status}"
+            + (f": {stderr_tail}" if stderr_tail else "")
+        )
+    chunks = [TimedChunk(*chunk) for chunk in json.loads(result.read_text(encoding="utf-8"))]
+    try:
+        return fit_chunks(chunks, 1, source=_SOURCE)
+    except ValueError as fault:
+        raise TrialError(f"prefill.profile: what was measured on {host} makes no profile: {fault}") from None

@@ -32,6 +32,155 @@ from wanbed.workloads.bubbletea.service_config import DatacenterService, Service
 from wanbed.workloads.bubbletea.trace_formats import ArrivalUnit, TraceColumns
 from wanbed.workloads.inference.inference_model import INFERENCE_MODELS, InferenceModel, InferenceWork
 
+_UNLIMITED_BPS = 10**15
+"""Replaces an unlimited rate where a duration must be computed."""
+
+
+def with_service(variant: ResolvedVariant, written: WrittenVariant) -> ResolvedVariant:
+    """Return the variant, resolved from ``written``, with its prefill service, if it has one.
+
+    Raise InputError, one line with field and remedy.
+    """
+    spec, topology, directory = written.spec, written.topology, written.directory
+    prefill = spec.prefill
+    if prefill is None:
+        return variant
+    policy = FillPolicy(variant.spec.prefill or FillPolicy.PLANNED)
+    if policy is FillPolicy.NONE and not variant.spec.pool:
+        return variant
+    model = INFERENCE_MODELS[prefill.model]
+    inference = inference_work(spec, model)
+    profile = _profile(prefill.profile, model, directory, computed=inference is not None)
+    settings = _settings(prefill, policy, model, topology, variant.transport)
+    datacenters = _Seating(variant, written, prefill, policy).datacenters()
+    _check_memory(datacenters, model, ChunkTimes(model, profile, settings), settings)
+    service = ServiceConfig(
+        datacenters,
+        model,
+        profile,
+        settings,
+        _request_source(prefill, spec.seed, directory),
+        prefill.depth,
+        prefill.kv or model.kv_bytes(model.layers, 1),
+        prefill.activation or model.activation_bytes(1),
+        inference,
+    )
+    return replace(variant, service=service)
+
+
+def _profile(name_or_path: str, model: InferenceModel, directory: Path, *, computed: bool) -> PrefillProfile:
+    if name_or_path == MEASURED:
+        if not computed:
+            raise InputError(
+                f"prefill.profile: {MEASURED}: there are times to measure where torch computes on a testbed: "
+                "give compute: {kind: torch} and engine: emulate, or the name of a profile"
+            )
+        return UNMEASURED
+    try:
+        return load_prefill_profile(name_or_path, model, relative_to=directory)
+    except InputError as refusal:
+        text = str(refusal).removeprefix("prefill.profile: ")
+        also = f", or give {MEASURED}" if computed else ""
+        raise InputError(f"prefill.profile: {text}{also}") from None
+
+
+def _settings(
+    prefill: PrefillSpec, policy: FillPolicy, model: InferenceModel, topology: Topology, transport: TransportSpec
+) -> PrefillSettings:
+    rate_bps: float = _UNLIMITED_BPS if topology.intra_rate_bps is None else topology.intra_rate_bps
+    if transport.model != "ideal":
+        rate_bps = tcp_goodput_bps(rate_bps)
+    # The controller counts the model's full bytes. If fewer are sent, the path is faster in these bytes.
+    scale = min(
+        model.kv_bytes(model.layers, 1) / (prefill.kv or model.kv_bytes(model.layers, 1)),
+        model.activation_bytes(1) / (prefill.activation or model.activation_bytes(1)),
+    )
+    return PrefillSettings(
+        slo_ns=prefill.slo,
+        policy=policy,
+        chunk_tokens=prefill.chunk,
+        guard_ns=prefill.guard,
+        warmup_iterations=prefill.warmup,
+        dispatch_ns=topology.intra_latency_ns,
+        transfer_latency_ns=topology.intra_latency_ns,
+        transfer_rate_bps=max(1, round(rate_bps * scale)),
+    )
+
+
+def _check_memory(
+    datacenters: Sequence[DatacenterService], model: InferenceModel, times: ChunkTimes, settings: PrefillSettings
+) -> None:
+    """Raise InputError if the weights do not fit beside training. One group of each kind stands for all."""
+    checked = set()
+    for group in (group for datacenter in datacenters for group in datacenter.groups):
+        if group.pooled in checked:
+            continue
+        checked.add(group.pooled)
+        try:
+            PrefillGroup(0, group, model, times, settings)
+        except ValueError as fault:
+            reason = str(fault).partition("memory: ")[2] or str(fault)
+            raise InputError(f"prefill.memory: {reason}, or more memory") from None
+
+
+def _request_source(prefill: PrefillSpec, seed: int, directory: Path) -> RequestSource:
+    if prefill.drawn:
+        assert prefill.rate is not None
+        return RequestSource(
+            prefill.trace,
+            SourceKind(prefill.trace),
+            prefill.rate,
+            seed,
+            1.0 if prefill.variation is None else prefill.variation,
+            _token_count(prefill.prompt, _PROMPT),
+            _token_count(prefill.output, _OUTPUT),
+        )
+    path = directory / prefill.trace
+    if not path.is_file():
+        remedy = did_you_mean(prefill.trace, DRAWN, "give poisson, gamma, or the path of a trace")
+        raise InputError(f"prefill.trace: {path} is no file: {remedy}")
+    path = path.resolve()
+    written = prefill.columns
+    columns = (
+        None
+        if written is None
+        else TraceColumns(written.arrival, written.prompt, written.output, ArrivalUnit(written.unit))
+    )
+    trace, digest = _read(path, path.stat().st_mtime_ns, prefill.skip_bad_lines, columns)
+    if prefill.rate is not None:
+        with prefixed("prefill.rate: "):
+            trace = scaled(trace, prefill.rate)
+    rate_per_s = prefill.rate or trace.mean_rate_per_s
+    return RequestSource(
+        trace.name,
+        SourceKind.FILE,
+        min(rate_per_s, 1e9),
+        seed,
+        path=str(path),
+        digest=digest,
+        columns=columns,
+        stretched=prefill.rate is not None,
+        skipped_lines=trace.skipped,
+    )
+
+
+@lru_cache(maxsize=8)
+def _read(
+    path: Path, _modified_ns: int, skip_bad_lines: bool, columns: TraceColumns | None
+) -> tuple[RequestTrace, str]:
+    """Return a trace and the SHA-256 of its file. A trace that several sweep points and variants use is read once."""
+    # numpy comes with it, and few experiments read a trace of requests.
+    from wanbed.workloads.bubbletea.request_traces import read_trace  # noqa: PLC0415
+
+    trace = read_trace(path, columns=columns, skip_bad_lines=skip_bad_lines)
+    return trace, sha256(path.read_bytes()).hexdigest()
+
+
+def _token_count(written: int | TokensSpec | None, default: TokenCount) -> TokenCount:
+    if written is None:
+        return default
+    return TokenCount(written) if isinstance(written, int) else TokenCount(written.median, written.spread)
+
 
 def inference_work(spec: ExperimentSpec, model: InferenceModel) -> InferenceWork | None:
     """Return the inference work that torch computes, None if prefill is replayed or simulated."""
@@ -124,81 +273,7 @@ def _with_optimizer(plan: IterationPlan, duration_ns: int) -> IterationPlan:
     return replace(plan, actions=(*plan.actions, PlannedAction(OPTIMIZER, end_ns, end_ns + duration_ns)))
 
 
-_UNLIMITED_BPS = 10**15
-"""Replaces an unlimited rate where a duration must be computed."""
-
 _PROMPT, _OUTPUT = TokenCount(1024), TokenCount(128)
-
-
-def with_service(variant: ResolvedVariant, written: WrittenVariant) -> ResolvedVariant:
-    """Return the variant, resolved from ``written``, with its prefill service, if it has one.
-
-    Raise InputError, one line with field and remedy.
-    """
-    spec, topology, directory = written.spec, written.topology, written.directory
-    prefill = spec.prefill
-    if prefill is None:
-        return variant
-    policy = FillPolicy(variant.spec.prefill or FillPolicy.PLANNED)
-    if policy is FillPolicy.NONE and not variant.spec.pool:
-        return variant
-    model = INFERENCE_MODELS[prefill.model]
-    inference = inference_work(spec, model)
-    profile = _profile(prefill.profile, model, directory, computed=inference is not None)
-    settings = _settings(prefill, policy, model, topology, variant.transport)
-    datacenters = _Seating(variant, written, prefill, policy).datacenters()
-    _check_memory(datacenters, model, ChunkTimes(model, profile, settings), settings)
-    service = ServiceConfig(
-        datacenters,
-        model,
-        profile,
-        settings,
-        _request_source(prefill, spec.seed, directory),
-        prefill.depth,
-        prefill.kv or model.kv_bytes(model.layers, 1),
-        prefill.activation or model.activation_bytes(1),
-        inference,
-    )
-    return replace(variant, service=service)
-
-
-def _profile(name_or_path: str, model: InferenceModel, directory: Path, *, computed: bool) -> PrefillProfile:
-    if name_or_path == MEASURED:
-        if not computed:
-            raise InputError(
-                f"prefill.profile: {MEASURED}: there are times to measure where torch computes on a testbed: "
-                "give compute: {kind: torch} and engine: emulate, or the name of a profile"
-            )
-        return UNMEASURED
-    try:
-        return load_prefill_profile(name_or_path, model, relative_to=directory)
-    except InputError as refusal:
-        text = str(refusal).removeprefix("prefill.profile: ")
-        also = f", or give {MEASURED}" if computed else ""
-        raise InputError(f"prefill.profile: {text}{also}") from None
-
-
-def _settings(
-    prefill: PrefillSpec, policy: FillPolicy, model: InferenceModel, topology: Topology, transport: TransportSpec
-) -> PrefillSettings:
-    rate_bps: float = _UNLIMITED_BPS if topology.intra_rate_bps is None else topology.intra_rate_bps
-    if transport.model != "ideal":
-        rate_bps = tcp_goodput_bps(rate_bps)
-    # The controller counts the model's full bytes. If fewer are sent, the path is faster in these bytes.
-    scale = min(
-        model.kv_bytes(model.layers, 1) / (prefill.kv or model.kv_bytes(model.layers, 1)),
-        model.activation_bytes(1) / (prefill.activation or model.activation_bytes(1)),
-    )
-    return PrefillSettings(
-        slo_ns=prefill.slo,
-        policy=policy,
-        chunk_tokens=prefill.chunk,
-        guard_ns=prefill.guard,
-        warmup_iterations=prefill.warmup,
-        dispatch_ns=topology.intra_latency_ns,
-        transfer_latency_ns=topology.intra_latency_ns,
-        transfer_rate_bps=max(1, round(rate_bps * scale)),
-    )
 
 
 class _Seating:
@@ -289,78 +364,3 @@ class _Seating:
             chosen = min((count, place) for place, count in enumerate(had) if count < room[place])[1]
             had[chosen] += 1
         return had
-
-
-def _check_memory(
-    datacenters: Sequence[DatacenterService], model: InferenceModel, times: ChunkTimes, settings: PrefillSettings
-) -> None:
-    """Raise InputError if the weights do not fit beside training. One group of each kind stands for all."""
-    checked = set()
-    for group in (group for datacenter in datacenters for group in datacenter.groups):
-        if group.pooled in checked:
-            continue
-        checked.add(group.pooled)
-        try:
-            PrefillGroup(0, group, model, times, settings)
-        except ValueError as fault:
-            reason = str(fault).partition("memory: ")[2] or str(fault)
-            raise InputError(f"prefill.memory: {reason}, or more memory") from None
-
-
-def _request_source(prefill: PrefillSpec, seed: int, directory: Path) -> RequestSource:
-    if prefill.drawn:
-        assert prefill.rate is not None
-        return RequestSource(
-            prefill.trace,
-            SourceKind(prefill.trace),
-            prefill.rate,
-            seed,
-            1.0 if prefill.variation is None else prefill.variation,
-            _token_count(prefill.prompt, _PROMPT),
-            _token_count(prefill.output, _OUTPUT),
-        )
-    path = directory / prefill.trace
-    if not path.is_file():
-        remedy = did_you_mean(prefill.trace, DRAWN, "give poisson, gamma, or the path of a trace")
-        raise InputError(f"prefill.trace: {path} is no file: {remedy}")
-    path = path.resolve()
-    written = prefill.columns
-    columns = (
-        None
-        if written is None
-        else TraceColumns(written.arrival, written.prompt, written.output, ArrivalUnit(written.unit))
-    )
-    trace, digest = _read(path, path.stat().st_mtime_ns, prefill.skip_bad_lines, columns)
-    if prefill.rate is not None:
-        with prefixed("prefill.rate: "):
-            trace = scaled(trace, prefill.rate)
-    rate_per_s = prefill.rate or trace.mean_rate_per_s
-    return RequestSource(
-        trace.name,
-        SourceKind.FILE,
-        min(rate_per_s, 1e9),
-        seed,
-        path=str(path),
-        digest=digest,
-        columns=columns,
-        stretched=prefill.rate is not None,
-        skipped_lines=trace.skipped,
-    )
-
-
-@lru_cache(maxsize=8)
-def _read(
-    path: Path, _modified_ns: int, skip_bad_lines: bool, columns: TraceColumns | None
-) -> tuple[RequestTrace, str]:
-    """Return a trace and the SHA-256 of its file. A trace that several sweep points and variants use is read once."""
-    # numpy comes with it, and few experiments read a trace of requests.
-    from wanbed.workloads.bubbletea.request_traces import read_trace  # noqa: PLC0415
-
-    trace = read_trace(path, columns=columns, skip_bad_lines=skip_bad_lines)
-    return trace, sha256(path.read_bytes()).hexdigest()
-
-
-def _token_count(written: int | TokensSpec | None, default: TokenCount) -> TokenCount:
-    if written is None:
-        return default
-    return TokenCount(written) if isinstance(written, int) else TokenCount(written.median, written.spread)

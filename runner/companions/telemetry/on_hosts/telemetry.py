@@ -22,6 +22,53 @@ from wanbed.runner.emulation.companion import Companion
 from wanbed.runner.emulation.running_trial import RunningTrial, Trained
 from wanbed.testbed.network.topology import Topology
 
+
+class Telemetry(Companion):
+    """All samplers of a trial."""
+
+    def __init__(self, trial: RunningTrial) -> None:
+        self._trial = trial
+        self._samples = Samples()
+
+    @classmethod
+    def of(cls, trial: RunningTrial) -> Self:
+        """Return the telemetry of a trial, which every trial has."""
+        return cls(trial)
+
+    @contextmanager
+    def during(self) -> Iterator[None]:
+        """Sample inside the block. Raise the errors of readings."""
+        setting = self._trial.setting
+        with sampling(SAMPLERS, self._trial.testbed, setting.epoch_ns, setting.dilation) as self._samples:
+            yield
+
+    def left(self, trained: Trained) -> TrialPart:
+        """Return the readings, those of links and connections as far as they are the trial's own traffic."""
+        samples = replace(self._samples, measured_ns=trained.measured_ns)
+        tables = samples.tables
+        # In virtual time nobody samples the machine's load.
+        facts = {"machine_load": None, **samples.facts}
+        # What was on its way to a rank that failed need not have crossed a link.
+        if trained.whole:
+            facts |= self._carried(trained.logs, tables)
+        return TrialPart(self._own(tables), facts)
+
+    def _own(self, tables: Mapping[TrialTable, Rows]) -> Mapping[TrialTable, Rows]:
+        """Return the samples of the variant's own connections and node pairs, and of what ran in the background."""
+        point, variant = self._trial.point, self._trial.variant
+        if not (variant.beside or point.background):
+            return tables
+        hosts = {place.host.name for place in variant.placement.places}
+        return rows_of_job(tables, hosts, point.topology, [flow.hosts for flow in point.background])
+
+    def _carried(self, logs: Sequence[SpanLogContents], tables: Mapping[TrialTable, Rows]) -> Mapping[str, Any]:
+        """Return what was sent between datacenters, and what the links carried of it."""
+        homes = {host.name: host.datacenter for host in self._trial.point.topology.hosts}
+        rows = tables.get(LINK_TABLE, ())
+        assert not isinstance(rows, TrialCounters)
+        return carried_facts(logs, homes, (LinkSample(*row) for row in rows))
+
+
 _SHORTFALL = 0.95
 """Of what was sent, a link carries at least this share. The last bytes may still be on their way."""
 
@@ -163,49 +210,3 @@ def _link_rows(rows: Sequence[tuple[Any, ...]], hosts: Collection[str], topology
 def _sum(counts: Sequence[int | None]) -> int | None:
     known = [count for count in counts if count is not None]
     return sum(known) if len(known) == len(counts) else None
-
-
-class Telemetry(Companion):
-    """All samplers of a trial."""
-
-    def __init__(self, trial: RunningTrial) -> None:
-        self._trial = trial
-        self._samples = Samples()
-
-    @classmethod
-    def of(cls, trial: RunningTrial) -> Self:
-        """Return the telemetry of a trial, which every trial has."""
-        return cls(trial)
-
-    @contextmanager
-    def during(self) -> Iterator[None]:
-        """Sample inside the block. Raise the errors of readings."""
-        setting = self._trial.setting
-        with sampling(SAMPLERS, self._trial.testbed, setting.epoch_ns, setting.dilation) as self._samples:
-            yield
-
-    def left(self, trained: Trained) -> TrialPart:
-        """Return the readings, those of links and connections as far as they are the trial's own traffic."""
-        samples = replace(self._samples, measured_ns=trained.measured_ns)
-        tables = samples.tables
-        # In virtual time nobody samples the machine's load.
-        facts = {"machine_load": None, **samples.facts}
-        # What was on its way to a rank that failed need not have crossed a link.
-        if trained.whole:
-            facts |= self._carried(trained.logs, tables)
-        return TrialPart(self._own(tables), facts)
-
-    def _own(self, tables: Mapping[TrialTable, Rows]) -> Mapping[TrialTable, Rows]:
-        """Return the samples of the variant's own connections and node pairs, and of what ran in the background."""
-        point, variant = self._trial.point, self._trial.variant
-        if not (variant.beside or point.background):
-            return tables
-        hosts = {place.host.name for place in variant.placement.places}
-        return rows_of_job(tables, hosts, point.topology, [flow.hosts for flow in point.background])
-
-    def _carried(self, logs: Sequence[SpanLogContents], tables: Mapping[TrialTable, Rows]) -> Mapping[str, Any]:
-        """Return what was sent between datacenters, and what the links carried of it."""
-        homes = {host.name: host.datacenter for host in self._trial.point.topology.hosts}
-        rows = tables.get(LINK_TABLE, ())
-        assert not isinstance(rows, TrialCounters)
-        return carried_facts(logs, homes, (LinkSample(*row) for row in rows))

@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from wanbed.ground.files.regular_file import regular_file
+from wanbed.ground.files import regular_file
 from wanbed.ground.shown_text import MAX_DIGITS, shortened, shown
 from wanbed.ground.strict_model import InputError, prefixed
 

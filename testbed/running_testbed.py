@@ -24,9 +24,9 @@ from wanbed.testbed.network.topology import Topology
 from wanbed.testbed.substrate.substrate import ChangingLinks, SubstrateFacts
 
 if TYPE_CHECKING:
-    from wanbed.testbed.rack.driver.files.written_files import Written
-    from wanbed.testbed.rack.driver.remote_process import RemoteProgram
-    from wanbed.testbed.rack.driver.time_line import TimeLine
+    from wanbed.testbed.rack.driver.machine_clock import TimeLine
+    from wanbed.testbed.rack.driver.machine_files import Written
+    from wanbed.testbed.rack.driver.rack_machine import RemoteProgram
 
 
 class RunningTestbed(Protocol):
@@ -147,7 +147,7 @@ class RunningTestbed(Protocol):
         """Return what users' programs have written on other machines since the last call, fetched below ``folder``.
 
         It is None where they have written to their own files. ``name`` and ``most_bytes`` are as for
-        ``wanbed.testbed.rack.driver.files.written_files.fetched``. Raise MachineLostError if a machine has gone.
+        ``wanbed.testbed.rack.driver.machine_files.fetched``. Raise MachineLostError if a machine has gone.
         """
 
     def namespace(self, host: str) -> str:

@@ -35,7 +35,7 @@ _KEPT = 8
 _TRY = (
     "import sys; sys.path.insert(0, sys.argv[1]); from importlib import import_module; from pathlib import Path; "
     "from wanbed.ground.compiled_core.core_cache import core_files; "
-    "from wanbed.ground.compiled_core.core_finder import CoreFinder; "
+    "from wanbed.ground.compiled_core.core_cache import CoreFinder; "
     "files = core_files(Path(sys.argv[2])); sys.meta_path.insert(0, CoreFinder(files)); "
     "[import_module(name) for name in files]"
 )

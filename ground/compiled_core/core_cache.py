@@ -1,4 +1,4 @@
-"""Find the compiled core in the user's cache.
+"""Find the compiled core in the user's cache, and import its modules in place of their sources.
 
 ::
 
@@ -9,21 +9,27 @@
 """
 
 import os
+import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.machinery import EXTENSION_SUFFIXES
+from importlib.machinery import EXTENSION_SUFFIXES, ExtensionFileLoader, ModuleSpec
+from importlib.util import spec_from_file_location
 from pathlib import Path
+from types import ModuleType
 
 from wanbed.ground.compiled_core.core_modules import CORE_MODULES, present_key
-from wanbed.ground.files.trusted_path import trusted
-from wanbed.ground.files.user_cache import searched_caches, user_cache
+from wanbed.ground.user_cache import searched_caches, trusted, user_cache
 
 PURE = "WANBED_PURE"
 """The environment variable that has the sources run, unless it is empty or 0."""
 
 REMEDY = "wanbed compile"
+
 RECORD = "core.json"
+
 GROUP_SUFFIX = f"__mypyc{EXTENSION_SUFFIXES[0]}"
+
 _NAME = "compiled-core"
 
 
@@ -78,3 +84,30 @@ def core_files(folder: Path) -> dict[str, Path]:
     files = {module: folder.joinpath(*module.split(".")).with_suffix(suffix) for module in CORE_MODULES}
     shared = {file.name.removesuffix(suffix): file for file in folder.glob(f"*{GROUP_SUFFIX}")}
     return {**files, **shared}
+
+
+class CoreFinder:
+    """Find the modules of a compiled core, and leave every other module to the finders that follow."""
+
+    def __init__(self, files: Mapping[str, Path]) -> None:
+        self.files = files
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Return the specification of a compiled module, None for any other."""
+        file = self.files.get(fullname)
+        if file is None:
+            return None
+        return spec_from_file_location(fullname, file, loader=ExtensionFileLoader(fullname, str(file)))
+
+
+def use_compiled_core() -> None:
+    """Import the compiled core from then on, if there is one of the present sources.
+
+    A package whose modules are compiled calls this before any of them is imported.
+    """
+    if any(isinstance(finder, CoreFinder) for finder in sys.meta_path):
+        return
+    folder = present_core().folder
+    sys.meta_path.insert(0, CoreFinder({} if folder is None else core_files(folder)))

@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wanbed.ground.files.atomic_write import written_whole
+from wanbed.ground.files import written_whole
 from wanbed.ground.strict_model import InputError
 from wanbed.results.chakra.node import (
     DURATION_NS,

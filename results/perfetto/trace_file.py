@@ -11,7 +11,7 @@ from typing import Any, BinaryIO, cast
 import numpy as np
 import pyarrow as pa
 
-from wanbed.ground.files.atomic_write import written_whole
+from wanbed.ground.files import written_whole
 from wanbed.results.perfetto.counters import background_steps, contention_of, gpu_steps, link_steps, tcp_steps
 from wanbed.results.perfetto.trace_events import (
     Flows,

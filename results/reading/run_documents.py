@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from wanbed.ground.files.atomic_write import PARTIAL
+from wanbed.ground.files import PARTIAL
 from wanbed.results.reading.stored_trial import StoredTrial
 from wanbed.results.records.documents import SIMULATE, Document, Manifest, TrialFacts
 from wanbed.results.records.run_store import MANIFEST, TRIAL_FACTS, RunError, read_json, trial_path

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 import pandas as pd
 import pyarrow as pa
 
-from wanbed.ground.files.atomic_write import written_whole
+from wanbed.ground.files import written_whole
 from wanbed.results import metrics
 from wanbed.results.reading.known_misses import known_misses_of
 from wanbed.results.reading.not_modelled import of_links, of_variant, simulated_without

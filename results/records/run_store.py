@@ -28,8 +28,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from wanbed.ground.files.atomic_write import PARTIAL, write_whole, written_whole
-from wanbed.ground.files.regular_file import regular_file
+from wanbed.ground.files import PARTIAL, regular_file, write_whole, written_whole
 from wanbed.ground.wanbed_error import WanbedError
 from wanbed.results.records.documents import Manifest, TrialFacts
 from wanbed.results.records.schema import CALIBRATION, SPANS, SPANS_OF_VIRTUAL_STAGES, CalibrationRow

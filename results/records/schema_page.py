@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from wanbed.ground.files.marked_text import with_marked_text
+from wanbed.ground.files import with_marked_text
 from wanbed.ground.impairments import IMPAIRMENTS
 from wanbed.results.records.run_store import SUMMARY_FILE
 from wanbed.results.records.schema import CALIBRATION, SUMMARY

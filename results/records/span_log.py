@@ -23,8 +23,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
 from wanbed.ground.dataclass_json import from_document
-from wanbed.ground.files.atomic_write import naming, written_whole
-from wanbed.ground.files.regular_file import regular_file
+from wanbed.ground.files import naming, regular_file, written_whole
 from wanbed.ground.shown_text import shown
 from wanbed.ground.wanbed_error import WanbedError
 

@@ -8,8 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from wanbed.ground.files.atomic_write import naming
-from wanbed.ground.files.regular_file import regular_file
+from wanbed.ground.files import naming, regular_file
 from wanbed.results.records.schema import (
     LATER_COLUMNS,
     SCHEMA_VERSION,

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from wanbed.ground.files.regular_file import regular_file
+from wanbed.ground.files import regular_file
 from wanbed.results.records.run_store import RunError, point_path
 from wanbed.results.records.schema import CALIBRATION, IMPAIRMENT_COLUMNS, SPLITS, CalibrationRow
 from wanbed.results.records.schema_upgrade import FIRST_VERSION

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.text import Text
 
-from wanbed.ground.files.atomic_write import written_together
+from wanbed.ground.files import written_together
 from wanbed.ground.strict_model import InputError, prefixed
 from wanbed.ground.units import parse_duration_ns
 from wanbed.results.report.table import Column, Table

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from wanbed.ground.files.atomic_write import write_whole
+from wanbed.ground.files import write_whole
 from wanbed.ground.strict_model import InputError
 from wanbed.results.report.table import Column, Table, TableCell
 from wanbed.results.text import (

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from wanbed.ground.files.atomic_write import write_whole
+from wanbed.ground.files import write_whole
 from wanbed.ground.strict_model import InputError
 from wanbed.runner.cli.arguments import AsJson, RunsFolder, path_of
 from wanbed.runner.cli.exit_status import fail, one_line_errors

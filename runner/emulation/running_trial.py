@@ -15,7 +15,7 @@ from wanbed.runner.resolve.experiment import SweepPoint
 from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 from wanbed.testbed.kernel.inside import in_virtual_time
-from wanbed.testbed.rack.driver.time_line import TimeLine
+from wanbed.testbed.rack.driver.machine_clock import TimeLine
 from wanbed.testbed.running_testbed import RunningTestbed
 from wanbed.testbed.virtual_time.repeatability import wait_for_whole_second
 

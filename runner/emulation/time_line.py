@@ -10,7 +10,7 @@ from wanbed.results.records.span_log import Span, SpanLogContents
 from wanbed.runner.emulation.running_trial import Ended, RunningTrial, Trained
 from wanbed.runner.resolve.dilation import undilated_log, undilated_ns
 from wanbed.runner.runs.faults import TrialError
-from wanbed.testbed.rack.driver.time_line import TimeLine
+from wanbed.testbed.rack.driver.machine_clock import TimeLine
 
 
 def on_time_line(trial: RunningTrial, ended: Ended) -> Trained:

@@ -16,7 +16,7 @@ from wanbed.ground.nearest_name import did_you_mean
 from wanbed.ground.shown_text import shortened, shown
 from wanbed.ground.strict_model import InputError, prefixed
 from wanbed.netem_profiles.preset import load_preset
-from wanbed.netem_profiles.traces.load_trace import load_offered_trace, load_trace, named_traces, trace_text
+from wanbed.netem_profiles.traces import load_offered_trace, load_trace, named_traces, trace_text
 from wanbed.runner.experiment.experiment_document import ExperimentDocument
 from wanbed.runner.experiment.experiment_spec import ExperimentSpec
 from wanbed.runner.experiment.field_path import Steps, located, parse_path, with_value

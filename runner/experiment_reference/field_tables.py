@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from wanbed.ground.files.marked_text import with_marked_text
+from wanbed.ground.files import with_marked_text
 from wanbed.netem_profiles.preset import load_preset_spec, preset_names
 from wanbed.runner.experiment_reference.json_schema import DEFINITIONS, experiment_schema
 

@@ -18,8 +18,7 @@ from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
-from wanbed.ground.files.atomic_write import naming
-from wanbed.ground.files.regular_file import regular_file
+from wanbed.ground.files import naming, regular_file
 from wanbed.ground.strict_model import InputError
 from wanbed.runner.learnt_links.packet_log import LOST_NS, PacketFaultError, PacketLog, from_first
 from wanbed.runner.learnt_links.probe import PROBE_BYTES, unpack_probe

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from wanbed.ground.files.atomic_write import write_whole
+from wanbed.ground.files import write_whole
 from wanbed.ground.units import MAX_RATE_BPS, format_duration, format_fraction, format_rate
 from wanbed.runner.learnt_links.cross_traffic import CrossTraffic
 from wanbed.runner.learnt_links.fitted_link import FittedLink

@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from wanbed.ground.files.atomic_write import written_whole
+from wanbed.ground.files import written_whole
 from wanbed.ground.strict_model import InputError
 from wanbed.runner.learnt_links.csv_log import HEADER
 

@@ -35,9 +35,9 @@ from wanbed.runner.runs.run_folder import (
 )
 from wanbed.runner.runs.run_request import RackRequest, RunRequest
 from wanbed.testbed.network.topology import Topology
-from wanbed.testbed.rack.driver.inventory import check_lacks_nothing, read_facts
+from wanbed.testbed.rack.driver.leasing import check_lacks_nothing, read_facts
+from wanbed.testbed.rack.machine_handle import RunOrder
 from wanbed.testbed.rack.machine_plan import HEADER_BYTES, unknown_overlay
-from wanbed.testbed.rack.orders import RunOrder
 from wanbed.testbed.rack.rack_testbed import RACK, RackPlacement, RackTestbed, rack_testbed
 from wanbed.testbed.rack.sent_files import SentFiles
 

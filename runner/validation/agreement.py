@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from wanbed.ground.files.atomic_write import write_whole
+from wanbed.ground.files import write_whole
 from wanbed.ground.strict_model import InputError
 from wanbed.results.records.run_store import read_json
 from wanbed.runner.validation.comparison import VariantComparison

@@ -7,7 +7,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from wanbed.ground.files.marked_text import with_marked_text
+from wanbed.ground.files import with_marked_text
 from wanbed.results.text import count_text
 from wanbed.runner.known_misses import MISS_CLASSES
 from wanbed.runner.validation.page import table

@@ -11,7 +11,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter, NullLocator
 
-from wanbed.ground.files.atomic_write import naming
+from wanbed.ground.files import naming
 from wanbed.results.report.charts.colours import variant_styles
 from wanbed.runner.validation.comparison import VariantComparison
 from wanbed.runner.validation.validation import POINT_LIMIT

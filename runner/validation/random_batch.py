@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from wanbed.ground.files.atomic_write import write_whole
+from wanbed.ground.files import write_whole
 from wanbed.ground.shown_text import one_line
 from wanbed.results.records.run_store import RunStore
 from wanbed.runner.planner.experiment_file import load_experiment

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from wanbed.ground.files.atomic_write import write_whole
+from wanbed.ground.files import write_whole
 from wanbed.ground.shown_text import one_line
 from wanbed.ground.strict_model import InputError
 from wanbed.results import load

@@ -11,7 +11,7 @@ import yaml
 from studies.bad_days.day import Day, days
 from studies.bad_days.lost_time import Loss, losses
 from studies.bad_days.page import DayResult, draw, write_page
-from wanbed.ground.files.atomic_write import write_whole
+from wanbed.ground.files import write_whole
 from wanbed.module_process import module_command
 from wanbed.results import load
 from wanbed.results.text import count_text

@@ -10,8 +10,7 @@ from matplotlib.figure import Figure
 
 from studies.bad_days.day import Day
 from studies.bad_days.lost_time import BREAKS_AT, Loss, breaking_step
-from wanbed.ground.files.atomic_write import write_whole
-from wanbed.ground.files.marked_text import with_marked_text
+from wanbed.ground.files import with_marked_text, write_whole
 from wanbed.results.report.charts.colours import Style, variant_styles
 from wanbed.results.text import list_text, markdown_text, seconds_text, table_line
 

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from studies.paper.claims import RECALLED_CAP_BPS, RECALLED_SINGLE_BPS, claims, claims_page, speed_ups
 from studies.paper.outcome import Outcomes, PartOutcome, outcomes_of
 from studies.paper.part import GOODPUT, PaperPart, Volume, volume_table
-from wanbed.ground.files.atomic_write import write_whole
+from wanbed.ground.files import write_whole
 from wanbed.results.comparison.run_description import facts, warnings, what_was_run
 from wanbed.results.reading.headline import HeadlineRow, by_point, headline
 from wanbed.results.reading.run import Run

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from studies.which_training.setting import TOKENS, Method, TriedSetting, Wan
-from wanbed.ground.files.atomic_write import write_whole
+from wanbed.ground.files import write_whole
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.planner.pricing import wan_bytes_per_iteration
 from wanbed.runner.simulator.variant_simulation import simulate_variant

@@ -17,7 +17,7 @@ from statistics import median
 from studies.which_training.grid import Grid
 from studies.which_training.setting import DATACENTERS, GPUS_EACH, SYNC_EVERY, Method, Wan
 from studies.which_training.tiny_training import TinyTraining, held_out_losses
-from wanbed.ground.files.atomic_write import write_whole
+from wanbed.ground.files import write_whole
 from wanbed.results.text import list_text, table_line
 from wanbed.workloads.synchronization.synchronization import Synchronization, WireFormat
 

@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from wanbed.ground.files.atomic_write import write_whole
-from wanbed.ground.files.marked_text import with_marked_text
+from wanbed.ground.files import with_marked_text, write_whole
 
 BEGIN = "<!-- written by make which-training: {part} -->\n"
 END = "<!-- end of {part} -->\n"

@@ -16,7 +16,7 @@ import yaml
 
 from studies.which_training.grid import Grid
 from studies.which_training.setting import MODEL, Method, TriedSetting, Wan, candidates, topology
-from wanbed.ground.files.atomic_write import write_whole
+from wanbed.ground.files import write_whole
 from wanbed.ground.units import parse_rate_bps, parse_size_bytes
 from wanbed.module_process import module_command
 from wanbed.results import load

@@ -11,7 +11,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Unpack
 
-from wanbed.ground.files.atomic_write import write_whole
+from wanbed.ground.files import write_whole
 from wanbed.ground.strict_model import InputError
 from wanbed.testbed.claims.cleaning import end_processes
 from wanbed.testbed.claims.processes import MARKER

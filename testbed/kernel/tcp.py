@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from wanbed.ground.tcp_listener import TcpListener, found_listener, listeners_in
+from wanbed.ground.socket_owner import TcpListener, found_listener, listeners_in
 from wanbed.testbed.kernel.missing import MissingError
 from wanbed.testbed.kernel.netlink_dump import NetlinkDump, split_attributes
 

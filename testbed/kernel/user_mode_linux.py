@@ -26,7 +26,7 @@ from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from wanbed.ground.files.user_cache import user_cache
+from wanbed.ground.user_cache import user_cache
 from wanbed.testbed.kernel.missing import MissingError
 
 _MIB = 2**20

@@ -16,7 +16,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from wanbed.ground.tcp_caller import accept_own
+from wanbed.ground.socket_owner import accept_own
 from wanbed.testbed.kernel.namespace import read_sysctls, write_sysctls
 from wanbed.testbed.network.links.wan_link import LinkConditions
 from wanbed.testbed.rights import large_buffers_allowed

@@ -21,37 +21,31 @@ from wanbed.testbed.network.address_book import AddressBook
 from wanbed.testbed.network.gateway_layout import plan_gateways
 from wanbed.testbed.network.tcp_settings import TcpSettings
 from wanbed.testbed.network.topology import Topology, check_can_be_emulated
-from wanbed.testbed.rack.driver.common_start import CommonStart
-from wanbed.testbed.rack.driver.files.files_on_machines import FilesOnMachines
-from wanbed.testbed.rack.driver.files.started_module import start_module_on
-from wanbed.testbed.rack.driver.files.written_files import Written, fetched
-from wanbed.testbed.rack.driver.inventory import (
+from wanbed.testbed.rack.driver.leasing import (
     Log,
     ask_all,
     check_alike,
     check_lacks_nothing,
     free_slot,
+    leased,
     public_keys,
     read_facts,
     timers_of,
     underlays_of,
 )
-from wanbed.testbed.rack.driver.leasing import leased
-from wanbed.testbed.rack.driver.merging import merged_counters
+from wanbed.testbed.rack.driver.machine_clock import TimeLine, time_line
+from wanbed.testbed.rack.driver.machine_files import FilesOnMachines, Written, fetched
 from wanbed.testbed.rack.driver.rack_courses import RackCourses
 from wanbed.testbed.rack.driver.rack_failures import RackFailures
-from wanbed.testbed.rack.driver.rack_gate import RackGate
-from wanbed.testbed.rack.driver.rack_gpus import RackGpus
-from wanbed.testbed.rack.driver.rack_machine import RackMachine
+from wanbed.testbed.rack.driver.rack_gate import CommonStart, RackGate
+from wanbed.testbed.rack.driver.rack_machine import RackMachine, RemoteProgram
+from wanbed.testbed.rack.driver.rack_readings import RackGpus, merged_counters
 from wanbed.testbed.rack.driver.rack_stacks import RackStacks
-from wanbed.testbed.rack.driver.remote_process import RemoteProgram
-from wanbed.testbed.rack.driver.time_line import TimeLine, time_line
+from wanbed.testbed.rack.driver.started_module import start_module_on
 from wanbed.testbed.rack.machine.facts import MachineFacts
-from wanbed.testbed.rack.machine_handle import MachineHandle
-from wanbed.testbed.rack.machine_plan import first_vni, plan_machines
-from wanbed.testbed.rack.orders import MachineOrder, ProgramOrder, RunOrder
+from wanbed.testbed.rack.machine_handle import MachineHandle, MachineOrder, ProgramOrder, RunOrder
+from wanbed.testbed.rack.machine_plan import TrunkSplit, first_vni, plan_machines
 from wanbed.testbed.rack.sent_files import SentFiles, path_on_machine
-from wanbed.testbed.rack.trunk_split import TrunkSplit
 from wanbed.testbed.substrate.substrate import SubstrateFacts
 from wanbed.testbed.testbed import measured_trim_ns
 

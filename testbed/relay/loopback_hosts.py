@@ -11,7 +11,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, Unpack
 
-from wanbed.ground.tcp_listener import TcpListener, listener_at
+from wanbed.ground.socket_owner import TcpListener, listener_at
 from wanbed.module_process import module_command
 from wanbed.testbed.claims.processes import MARKER
 from wanbed.testbed.hosts.host import HostProcess, Program, SpawnOptions

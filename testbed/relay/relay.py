@@ -16,8 +16,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Protocol
 
-from wanbed.ground.tcp_caller import foreign_caller
-from wanbed.ground.tcp_listener import listener_at
+from wanbed.ground.socket_owner import foreign_caller, listener_at
 from wanbed.testbed.kernel.tcp import Address, ListeningSockets
 from wanbed.testbed.network.flow_model.window import TcpWindow, opened
 from wanbed.testbed.network.tcp_settings import TcpSettings

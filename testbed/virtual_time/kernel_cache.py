@@ -18,8 +18,7 @@ from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
 
-from wanbed.ground.files.trusted_path import sudo_caller, trusted
-from wanbed.ground.files.user_cache import searched_caches, user_cache
+from wanbed.ground.user_cache import searched_caches, sudo_caller, trusted, user_cache
 from wanbed.testbed.kernel.missing import MissingError
 
 WANTED = (

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from wanbed.ground.files import trusted_path
+from wanbed.ground import user_cache
 
 
 def play_sudo(monkeypatch: pytest.MonkeyPatch, folder: Path, caller: str) -> None:
     """Let this process be root, called by ``caller``. ``folder`` receives the map of a machine's own root."""
     (folder / "uid_map").write_text("         0          0 4294967295\n")
-    monkeypatch.setattr(trusted_path, "_ID_MAP", folder / "uid_map")
+    monkeypatch.setattr(user_cache, "_ID_MAP", folder / "uid_map")
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setenv("SUDO_USER", caller)
     monkeypatch.setenv("WANBED_PASSED_OVER", "")

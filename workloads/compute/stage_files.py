@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from wanbed.ground.files.atomic_write import written_whole
+from wanbed.ground.files import written_whole
 from wanbed.workloads.compute.flat_parameters import FlatParameters
 
 

@@ -7,7 +7,7 @@ import selectors
 import time
 from collections.abc import Callable
 
-from wanbed.ground.tcp_caller import foreign_caller
+from wanbed.ground.socket_owner import foreign_caller
 from wanbed.workloads.serving.frame_channel import Document, FrameChannel
 from wanbed.workloads.serving.serving_configs import Endpoint
 from wanbed.workloads.transport.frame import FrameError

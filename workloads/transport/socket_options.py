@@ -5,7 +5,7 @@ import socket
 import struct
 from ipaddress import ip_address
 
-from wanbed.ground.tcp_listener import listener_at
+from wanbed.ground.socket_owner import listener_at
 from wanbed.workloads.transport.peer import UNSENT_BYTES, TransportError
 
 PEER_TIMEOUT_S = 8

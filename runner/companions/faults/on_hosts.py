@@ -36,7 +36,7 @@ from wanbed.runner.resolve.connections import count_connections
 from wanbed.runner.resolve.experiment import SweepPoint
 from wanbed.runner.resolve.pipeline_variant import in_pipelines
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
-from wanbed.testbed.rack.driver.time_line import TimeLine
+from wanbed.testbed.rack.driver.machine_clock import TimeLine
 from wanbed.testbed.rack.machine_handle import MachineLostError
 from wanbed.testbed.running_testbed import RunningTestbed
 from wanbed.workloads.kept_files import CheckpointConfig, checkpoint_file, checkpoint_files, last_restart

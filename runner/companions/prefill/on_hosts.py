@@ -22,7 +22,7 @@ from wanbed.runner.resolve.dilation import dilated_ns, undilated_log, undilated_
 from wanbed.runner.resolve.pipeline_variant import in_pipelines
 from wanbed.runner.runs.faults import TrialError
 from wanbed.testbed.hosts.process_group import ProcessGroup
-from wanbed.testbed.rack.driver.time_line import TimeLine
+from wanbed.testbed.rack.driver.machine_clock import TimeLine
 from wanbed.testbed.running_testbed import RunningTestbed
 from wanbed.workloads.bubbletea.bubble_forecast import IterationPlan, PlannedAction
 from wanbed.workloads.bubbletea.prefill_profile import UNMEASURED, PrefillProfile, TimedChunk, fit_chunks

@@ -38,7 +38,7 @@ from wanbed.testbed.hosts.process_group import ProcessGroup
 from wanbed.testbed.network.address_book import AddressBook
 from wanbed.testbed.network.addressing import HOST_INTERFACE
 from wanbed.testbed.network.topology import Host
-from wanbed.testbed.rack.driver.files.written_files import Written
+from wanbed.testbed.rack.driver.machine_files import Written
 from wanbed.testbed.rack.machine_handle import MachineLostError
 from wanbed.testbed.running_testbed import RunningTestbed
 from wanbed.workloads.collective.collective_config import gloo_environment, nccl_environment, ucx_environment

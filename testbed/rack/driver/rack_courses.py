@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from wanbed.testbed.kernel.course_run import AppliedChange, CourseRecord
-from wanbed.testbed.rack.clocks.clock_line import ClockLine
-from wanbed.testbed.rack.driver.common_start import CommonStart
-from wanbed.testbed.rack.driver.inventory import ask_all
+from wanbed.testbed.rack.clock_line import ClockLine
+from wanbed.testbed.rack.driver.leasing import ask_all
+from wanbed.testbed.rack.driver.rack_gate import CommonStart
 from wanbed.testbed.rack.driver.rack_machine import RackMachine
 from wanbed.testbed.rack.machine_plan import MachinePlan
 

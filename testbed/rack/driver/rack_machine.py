@@ -1,23 +1,186 @@
-"""One machine that is up, from the driver's side: its processes, its clock, and whether it is still there."""
+"""One machine that is up, from the driver's side: its processes, its clock, and whether it is still there.
 
+That a machine has gone is noticed soon, without giving up one that is only slow. Once a second a machine is asked by a
+datagram and by a call; the answer to any earlier question counts too. A machine without power answers nothing, and
+neither does its kernel: it is given up after ``SILENT_BEATS`` and one try to reach the kernel, within 12 s. While the
+kernel answers, the machine is there, and its processes have ``STUCK_BEATS``. Questions are counted, not seconds, so
+that a driver that was stopped itself gives nobody up.
+"""
+
+import os
 import signal
+import subprocess
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 from wanbed.ground.wanbed_error import WanbedError
-from wanbed.testbed.rack.clocks.clock_port import ClockQuestions
+from wanbed.testbed.rack.clock_port import ClockPlace, ClockQuestions
 from wanbed.testbed.rack.driver.machine_clock import MachineClock
-from wanbed.testbed.rack.driver.pulse import BEAT_S, Pulse
-from wanbed.testbed.rack.driver.remote_process import Ending, RemoteProcess
-from wanbed.testbed.rack.machine_handle import MachineHandle, MachineLostError, Pending
-from wanbed.testbed.rack.orders import LeaseFacts, ProgramOrder
+from wanbed.testbed.rack.machine_handle import LeaseFacts, MachineHandle, MachineLostError, Pending, ProgramOrder
+
+BEAT_S = 1.0
+"""The time between two questions, and for how long each is waited for."""
+
+SILENT_BEATS, STUCK_BEATS = 10, 30
+
+KERNEL_S = 2.0
+"""The time in which a kernel has to answer: it is long enough for the first packet to be sent twice."""
+
+
+class Pulse:
+    """The signs of life of one machine; ``place`` is where it answers datagrams, None if it does not."""
+
+    def __init__(self, handle: MachineHandle, place: ClockPlace | None) -> None:
+        self._handle = handle
+        self._questions = ClockQuestions(place, handle.datagram_socket(), lambda: 0)
+        self._call: Pending | None = None
+        self._unanswered = 0
+
+    def beat(self) -> None:
+        """Ask once more, which takes ``BEAT_S`` if nothing is answered. Raise MachineLostError if the machine has gone.
+
+        The call keeps the lease where datagrams do not arrive.
+        """
+        if self._call is None:
+            self._call = self._handle.start_call("clock_ns")
+        answered = self._questions.is_answered(BEAT_S)
+        answered |= self._is_call_answered(0 if self._questions.by_datagrams else BEAT_S)
+        self._unanswered = 0 if answered else self._unanswered + 1
+        if self._unanswered >= STUCK_BEATS:
+            raise MachineLostError(
+                f"{self._handle.name} has left the rack: its kernel answers, and wanbed's agent there has not answered "
+                f"{STUCK_BEATS} questions in a row"
+            )
+        if self._unanswered >= SILENT_BEATS and not self._handle.is_reachable(KERNEL_S):
+            raise MachineLostError(
+                f"{self._handle.name} has left the rack: it has not answered {SILENT_BEATS} questions in a row"
+            )
+
+    def close(self) -> None:
+        """Release the socket."""
+        self._questions.close()
+
+    def _is_call_answered(self, timeout_s: float) -> bool:
+        if self._call is None:
+            return False
+        try:
+            self._call.result(timeout_s)
+        except TimeoutError:
+            return False
+        self._call = None
+        return True
+
+
+_OUTPUT_LOOK_S = 0.02
+"""The time between two looks at what a program has printed."""
+
+
+class ProcessCalls(Protocol):
+    """The part of its machine that a process needs."""
+
+    def output(self, number: int, offset: int) -> bytes:
+        """Return what a process has printed from this byte on."""
+
+    def kill(self, number: int, signal_number: int) -> None:
+        """Send a signal to a process, if it still runs."""
+
+
+class RemoteProcess:
+    """A process by its ``number`` on its machine; the machine says when it has ended."""
+
+    def __init__(self, number: int, calls: ProcessCalls) -> None:
+        self.pid = number
+        self.returncode: int | None = None
+        self.ended_ns: int | None = None
+        """The moment of its end, by the machine's clock less its lead when the trial began; None if unknown."""
+        self._calls = calls
+        self._ended = threading.Event()
+        self._end_event = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+
+    def __del__(self) -> None:
+        os.close(self._end_event)
+
+    def end(self, status: int, ended_ns: int | None = None) -> None:
+        """Note that the process has ended, and when."""
+        self.ended_ns = ended_ns
+        self.returncode = status
+        os.eventfd_write(self._end_event, 1)
+        self._ended.set()
+
+    def fileno(self) -> int:
+        """Return a descriptor that is readable once the process has ended."""
+        return self._end_event
+
+    def poll(self) -> int | None:
+        """Return the exit status, None while it runs."""
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for the end and return the exit status. Raise subprocess.TimeoutExpired after ``timeout`` seconds."""
+        self._ended.wait(timeout)
+        if self.returncode is None:
+            raise subprocess.TimeoutExpired(f"process {self.pid}", timeout or 0.0)
+        return self.returncode
+
+    def kill(self) -> None:
+        """Send SIGKILL, if it still runs."""
+        self._send(signal.SIGKILL)
+
+    def terminate(self) -> None:
+        """Send SIGTERM, if it still runs."""
+        self._send(signal.SIGTERM)
+
+    def _send(self, number: int) -> None:
+        if self.returncode is None:
+            # A machine that has gone has ended its processes too.
+            with suppress(WanbedError):
+                self._calls.kill(self.pid, number)
+
+
+class RemoteProgram(RemoteProcess):
+    """A program whose output the driver reads, as text."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.wait()
+
+    @property
+    def stdout(self) -> Iterator[str]:
+        """The lines that the program prints, from the first, as they come until it ends."""
+        printed, offset = "", 0
+        while True:
+            over = self.returncode is not None
+            new = self._calls.output(self.pid, offset)
+            offset += len(new)
+            printed += new.decode(errors="replace")
+            *lines, printed = printed.split("\n")
+            yield from (f"{line}\n" for line in lines)
+            if over:
+                if printed:
+                    yield printed
+                return
+            if not new:
+                time.sleep(_OUTPUT_LOOK_S)
+
+    def communicate(self, *, timeout: float | None = None) -> tuple[str, None]:
+        """Wait for the end and return all that was printed. Raise subprocess.TimeoutExpired after ``timeout``."""
+        self.wait(timeout)
+        return self._calls.output(self.pid, 0).decode(errors="replace"), None
+
+
+Ending = Callable[[int], None]
+"""Called when a process has ended, with its exit status, before anybody else learns of it."""
 
 _CLOCK_INTERVAL_S = 1.0
+
 _WAIT_S = 0.25
 """The time for which one question for ended processes waits. A process that was started since is in the next one."""
+
 _LOOK_S = 0.25
 """The time between two looks, of who waits for an answer, whether the machine is still there."""
 

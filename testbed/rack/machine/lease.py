@@ -29,13 +29,11 @@ from wanbed.testbed.kernel.missing import MissingError
 from wanbed.testbed.kernel.processors import prompt_wakeups
 from wanbed.testbed.kernel.tcp import TcpStateReader, allow_congestion_control
 from wanbed.testbed.network.tcp_settings import TcpSettings
-from wanbed.testbed.rack.clocks.clock_port import ClockPort
-from wanbed.testbed.rack.machine.failures import MachineFailures
-from wanbed.testbed.rack.machine.lease_files import LeaseFiles
-from wanbed.testbed.rack.machine.lease_processes import LeaseProcesses
-from wanbed.testbed.rack.machine.network import MachineNetwork
-from wanbed.testbed.rack.machine.written_files import WrittenFiles
-from wanbed.testbed.rack.orders import LeaseFacts, MachineOrder, ProgramOrder
+from wanbed.testbed.rack.clock_port import ClockPort
+from wanbed.testbed.rack.machine.lease_files import LeaseFiles, WrittenFiles
+from wanbed.testbed.rack.machine.lease_processes import LeaseProcesses, MachineFailures
+from wanbed.testbed.rack.machine.machine_network import MachineNetwork
+from wanbed.testbed.rack.machine_handle import LeaseFacts, MachineOrder, ProgramOrder
 from wanbed.testbed.rack.sent_files import unpack
 
 _RECORD = "lease.json"

@@ -1,4 +1,4 @@
-"""Run the processes of a lease on this machine, each with its output in a file."""
+"""Run the processes of a lease on this machine, each with its output in a file, and let them and hosts fail."""
 
 import os
 import select
@@ -6,7 +6,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -14,7 +14,9 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from wanbed.testbed.hosts.host import HostProcess
+from wanbed.testbed.hosts.host import HostProcess, NetworkHost
+from wanbed.testbed.hosts.host_attachment import HostEnd, connect_again, cut_off
+from wanbed.testbed.rack.machine_plan import MachinePlan
 
 Start = Callable[[int], "HostProcess | subprocess.Popen[Any]"]
 """Starts a process whose standard output and error go to the given descriptor."""
@@ -107,3 +109,31 @@ class LeaseProcesses:
             each.noting.join()
             os.close(each.ended)
         self._starter.shutdown()
+
+
+class MachineFailures:
+    """The failures of a machine that carries ``hosts`` by ``plan``. Only emulated interfaces go down, never a card."""
+
+    def __init__(self, plan: MachinePlan, hosts: Mapping[str, NetworkHost], processes: LeaseProcesses) -> None:
+        self._plan = plan
+        self._hosts = hosts
+        self._processes = processes
+
+    def fail(self, hosts: Sequence[str], numbers: Sequence[int], at_ns: int) -> int:
+        """Cut hosts off, then kill processes, at this moment or now if it has passed. Return when that began."""
+        ends = self._ends(hosts)
+        time.sleep(max(0, at_ns - time.monotonic_ns()) / 1e9)
+        began_ns = time.monotonic_ns()
+        # First of all, so that the kernel of a host that fails tells nobody of its processes' end.
+        cut_off(ends)
+        for number in numbers:
+            self._processes.kill(number, signal.SIGKILL)
+        return began_ns
+
+    def connect_again(self, hosts: Sequence[str]) -> None:
+        """Take the hosts' interfaces up again."""
+        connect_again(self._ends(hosts))
+
+    def _ends(self, hosts: Sequence[str]) -> list[HostEnd]:
+        ports = {port.host: port for port in self._plan.host_ports}
+        return [HostEnd(self._hosts[host].namespace, self._plan.gateway, ports[host], stays_up=False) for host in hosts]

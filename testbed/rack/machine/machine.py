@@ -20,9 +20,9 @@ from wanbed.testbed.kernel.processors import CpuTimes, read_cpu_times
 from wanbed.testbed.kernel.rdma_devices import rdma_sent_bytes
 from wanbed.testbed.network.tcp_settings import TcpSettings
 from wanbed.testbed.rack.machine.facts import MachineFacts, read_machine_facts
-from wanbed.testbed.rack.machine.keys import make_key_pair
 from wanbed.testbed.rack.machine.lease import Lease, check_unleased
-from wanbed.testbed.rack.orders import FilePiece, LeaseFacts, MachineOrder, ProgramOrder
+from wanbed.testbed.rack.machine.wireguard_tunnel import make_key_pair
+from wanbed.testbed.rack.machine_handle import FilePiece, LeaseFacts, MachineOrder, ProgramOrder
 from wanbed.testbed.rack.sent_files import NotSentError, digest_of
 
 LEASE_S = 12.0

@@ -3,32 +3,43 @@
 wireguard-go runs where the card is, so that its UDP socket is there. Its TUN device is moved to the gateway's namespace
 and ends with the process. The process has file systems of its own over ``/run``: its control socket is reached through
 the process only, and nothing of it stays behind however the process ends.
+
+Machines know each other by key pairs. A private key never leaves its machine.
 """
 
 import os
+import shutil
 import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from wanbed.testbed.claims.processes import MARKER
 from wanbed.testbed.hosts.host_environment import system_path
 from wanbed.testbed.kernel.gateway_programming import link_index
+from wanbed.testbed.kernel.missing import MissingError
 from wanbed.testbed.kernel.namespace import open_netlink, opened
 from wanbed.testbed.rack.machine_plan import TUNNEL_INTERFACE, WIREGUARD_HEADER_BYTES, MachinePlan
+from wanbed.testbed.substrate.guest_device import TAP_DEVICE
 from wanbed.testbed.substrate.substrate import SubstrateError
 
 TUNNEL_PORT = 14790
 """The UDP port of a machine's card at which encrypted packets arrive."""
 
 _OWN_NAMESPACE = "/proc/thread-self/ns/net"
+
 _PREFIX_LENGTH = 16
+
 _KEEPALIVE_S = 25
 """WireGuard's advice. With it, tunnels are agreed on at once, and not by the first packet that is measured."""
+
 _PATIENCE_S, _LOOK_S = 10.0, 0.01
+
 _DEFAULT_MTU_BYTES = 1420
 """The MTU with which wireguard-go begins. It pads a packet up to the MTU it knows, so it has to know the real one."""
+
 _START = 'mount -t tmpfs -o mode=700 tmpfs /run && exec wireguard-go -f "$0"'
 
 
@@ -134,3 +145,38 @@ def _netlink(namespace: str) -> Iterator[Any]:
         yield netlink
     finally:
         netlink.close()
+
+
+TUNNEL_PROGRAMS = {"wireguard-go": "wireguard-go", "wg": "wireguard-tools"}
+"""The programs that a machine needs for an encrypted overlay, and the Debian package of each."""
+
+
+@dataclass(frozen=True, repr=False)
+class KeyPair:
+    """WireGuard's two keys of one machine, in its own notation. ``repr`` shows neither."""
+
+    private: str
+    public: str
+
+
+def missing_for_tunnel() -> str | None:
+    """Return what of an encrypted overlay this machine lacks, with the remedy; None if it lacks nothing."""
+    path = system_path()
+    lacking = {name: package for name, package in TUNNEL_PROGRAMS.items() if shutil.which(name, path=path) is None}
+    if not lacking:
+        return None if TAP_DEVICE.exists() else f"no {TAP_DEVICE} for wireguard: modprobe tun"
+    return f"no {' and no '.join(lacking)} for wireguard: apt install {' '.join(lacking.values())}"
+
+
+def make_key_pair() -> KeyPair:
+    """Draw a new key pair. Raise MissingError if this machine lacks something for the tunnel."""
+    missing = missing_for_tunnel()
+    if missing is not None:
+        raise MissingError(missing)
+    private = _wg("genkey")
+    return KeyPair(private, _wg("pubkey", private))
+
+
+def _wg(command: str, typed: str = "") -> str:
+    wg = shutil.which("wg", path=system_path()) or "wg"
+    return subprocess.run([wg, command], input=typed, capture_output=True, text=True, check=True).stdout.strip()

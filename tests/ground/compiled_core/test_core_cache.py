@@ -84,7 +84,7 @@ def test_every_compiled_module_is_in_a_package_that_looks_for_the_core() -> None
 
 def test_looking_for_the_core_costs_next_to_nothing() -> None:
     program = (
-        "import sys; from wanbed.ground.compiled_core.core_finder import use_compiled_core; before = set(sys.modules); "
+        "import sys; from wanbed.ground.compiled_core.core_cache import use_compiled_core; before = set(sys.modules); "
         "use_compiled_core(); print(len(set(sys.modules) - before), 'mypyc' in sys.modules, 'mypy' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)

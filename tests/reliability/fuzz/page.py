@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from tests.reliability.fuzz.attempts import Attempt
 from tests.reliability.fuzz.judgement import Outcome
 from tests.reliability.fuzz.kinds import KINDS
-from wanbed.ground.files.marked_text import with_marked_text
+from wanbed.ground.files import with_marked_text
 
 COMMAND = "python -m tests.reliability.fuzz --count 500 --write docs/reliability.md"
 BEGIN = f"<!-- bad inputs: {COMMAND} -->\n"

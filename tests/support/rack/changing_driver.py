@@ -13,7 +13,7 @@ from tests.support.rack.machine_process import ProcessHandle
 from wanbed.ground.strict_model import parse_model
 from wanbed.testbed.network.topology import Topology, resolve_topology
 from wanbed.testbed.network.topology_spec import TopologySpec
-from wanbed.testbed.rack.orders import RunOrder
+from wanbed.testbed.rack.machine_handle import RunOrder
 from wanbed.testbed.rack.rack_testbed import RackPlacement, rack_testbed
 
 MACHINE_OF = {"east-0": "space0", "east-1": "space1", "east-2": "space0", "east-3": "space1", "west-0": "space2"}

@@ -11,7 +11,7 @@ from tests.support.rack.machine_process import ProcessHandle
 from wanbed.ground.strict_model import parse_model
 from wanbed.testbed.network.topology import Topology, resolve_topology
 from wanbed.testbed.network.topology_spec import TopologySpec
-from wanbed.testbed.rack.orders import RunOrder
+from wanbed.testbed.rack.machine_handle import RunOrder
 from wanbed.testbed.rack.rack_testbed import RackPlacement, rack_testbed
 
 MACHINE_OF = {"east-0": "space0", "west-0": "space1"}

@@ -16,8 +16,7 @@ from wanbed.runner.emulation.trial import run_trial
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.rack_runs.sent_programs import packed_programs, programs_of
 from wanbed.runner.runs.faults import TrialError
-from wanbed.testbed.rack.machine_handle import MachineLostError
-from wanbed.testbed.rack.orders import RunOrder
+from wanbed.testbed.rack.machine_handle import MachineLostError, RunOrder
 from wanbed.testbed.rack.rack_testbed import RackPlacement, rack_testbed
 
 TOPOLOGY = {

@@ -14,7 +14,7 @@ from typing import Any
 from wanbed.ground.wanbed_error import WanbedError
 from wanbed.testbed.hosts.emulated_hosts import EmulatedNetwork
 from wanbed.testbed.hosts.host_attachment import attach_host
-from wanbed.testbed.rack.machine.network import MachineNetwork
+from wanbed.testbed.rack.machine.machine_network import MachineNetwork
 from wanbed.testbed.rack.machine_plan import MachinePlan
 
 MARKER = "wb-one-machine"

@@ -17,7 +17,7 @@ from wanbed.module_process import module_command
 from wanbed.testbed.claims.processes import marked_processes
 from wanbed.testbed.claims.registry import claims
 from wanbed.testbed.kernel.course_run import AppliedChange
-from wanbed.testbed.rack.orders import RunOrder
+from wanbed.testbed.rack.machine_handle import RunOrder
 from wanbed.testbed.rack.rack_testbed import RackPlacement, RackTestbed, rack_testbed
 
 LEASE_S = 3.0

@@ -23,7 +23,7 @@ from wanbed.runner.emulation.trial import run_trial
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.resolve.connections import count_connections
 from wanbed.testbed.claims.processes import MARKER, marked_processes
-from wanbed.testbed.rack.orders import RunOrder
+from wanbed.testbed.rack.machine_handle import RunOrder
 from wanbed.testbed.rack.rack_testbed import RackPlacement, RackTestbed, rack_testbed
 
 MACHINE_OF = {"east-0": "space0", "east-1": "space1", "west-0": "space2"}

@@ -25,9 +25,8 @@ from wanbed.testbed.network.address_book import AddressBook
 from wanbed.testbed.network.gateway_plan import pair_class
 from wanbed.testbed.network.topology import resolve_topology
 from wanbed.testbed.network.topology_spec import TopologySpec
-from wanbed.testbed.rack.machine.keys import make_key_pair
-from wanbed.testbed.rack.machine.links import VXLAN_PORT
-from wanbed.testbed.rack.machine.wireguard_tunnel import TUNNEL_PORT
+from wanbed.testbed.rack.machine.machine_network import VXLAN_PORT
+from wanbed.testbed.rack.machine.wireguard_tunnel import TUNNEL_PORT, make_key_pair
 from wanbed.testbed.rack.machine_plan import VXLAN, WIREGUARD, Underlay, first_vni, plan_machines
 
 SLOT = 7

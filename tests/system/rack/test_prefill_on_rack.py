@@ -19,7 +19,7 @@ from wanbed.runner.emulation.running_trial import TrialSpec
 from wanbed.runner.emulation.trial import run_trial
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.resolve.connections import count_connections
-from wanbed.testbed.rack.orders import RunOrder
+from wanbed.testbed.rack.machine_handle import RunOrder
 from wanbed.testbed.rack.rack_testbed import RackPlacement, rack_testbed
 
 MACHINE_OF = {"east-0": "space0", "east-1": "space1", "east-serving-0": "space2", "east-serving-1": "space2"}

@@ -26,9 +26,8 @@ from wanbed.testbed.claims.processes import marked_processes
 from wanbed.testbed.claims.registry import claims
 from wanbed.testbed.kernel.missing import MissingError
 from wanbed.testbed.network.topology import Topology
-from wanbed.testbed.rack.machine_handle import MachineLostError
+from wanbed.testbed.rack.machine_handle import MachineLostError, RunOrder
 from wanbed.testbed.rack.machine_plan import VXLAN, WIREGUARD
-from wanbed.testbed.rack.orders import RunOrder
 from wanbed.testbed.rack.rack_testbed import RackPlacement, rack_testbed
 from wanbed.testbed.running_testbed import RunningTestbed
 from wanbed.testbed.testbed import bring_up

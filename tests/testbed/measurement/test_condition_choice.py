@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wanbed.ground.strict_model import InputError, parse_model
-from wanbed.netem_profiles.traces.csv_trace import csv_trace
+from wanbed.netem_profiles.traces import csv_trace
 from wanbed.testbed.measurement.condition_choice import (
     MEASURED_MAX,
     check_measurable,

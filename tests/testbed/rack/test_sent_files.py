@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from wanbed.testbed.rack.machine.machine import Machine
+from wanbed.testbed.rack.machine_handle import MachineOrder, RunOrder
 from wanbed.testbed.rack.machine_plan import MachinePlan
-from wanbed.testbed.rack.orders import MachineOrder, RunOrder
 from wanbed.testbed.rack.sent_files import NotSentError, SentFiles, path_on_machine, unpack
 
 

@@ -18,8 +18,8 @@ from tests.support.rack.guests.guest_wire import GuestWire
 from tests.support.rack.guests.processor_time import ProcessorTime, Reading, clock_ns_at
 from tests.support.until import until_within
 from wanbed.testbed.kernel.namespace import inside
-from wanbed.testbed.rack.clocks.clock_line import ClockLine
-from wanbed.testbed.rack.clocks.clock_port import ClockPlace, ClockQuestions
+from wanbed.testbed.rack.clock_line import ClockLine
+from wanbed.testbed.rack.clock_port import ClockPlace, ClockQuestions
 from wanbed.testbed.rack.driver.machine_clock import MachineClock
 from wanbed.testbed.substrate.probe import probe_guest
 
@@ -35,7 +35,7 @@ MEMORY_MIB = 512
 
 ANSWER = """
 import json, sys
-from wanbed.testbed.rack.clocks.clock_port import ClockPort
+from wanbed.testbed.rack.clock_port import ClockPort
 place = ClockPort(sys.argv[1]).place
 print(json.dumps([place.address, place.port, place.key.hex()]), flush=True)
 sys.stdin.read()

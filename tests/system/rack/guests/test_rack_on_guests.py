@@ -24,7 +24,7 @@ from wanbed.testbed.hosts.ping import PingResult
 from wanbed.testbed.measurement.calibration import LinkMeasurement, calibrate
 from wanbed.testbed.network.topology import Topology, resolve_topology
 from wanbed.testbed.network.topology_spec import TopologySpec
-from wanbed.testbed.rack.orders import RunOrder
+from wanbed.testbed.rack.machine_handle import RunOrder
 from wanbed.testbed.rack.rack_testbed import RackPlacement, RackTestbed, rack_testbed
 from wanbed.testbed.running_testbed import RunningTestbed
 from wanbed.testbed.substrate.offer import GUEST

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from wanbed.ground.strict_model import LocatedError
-from wanbed.netem_profiles.traces.csv_trace import csv_trace
+from wanbed.netem_profiles.traces import csv_trace
 from wanbed.testbed.network.links.condition_trace import ConditionTrace, TraceRow
 
 

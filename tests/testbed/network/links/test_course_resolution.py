@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wanbed.ground.strict_model import InputError, parse_model
-from wanbed.netem_profiles.traces.csv_trace import csv_trace
+from wanbed.netem_profiles.traces import csv_trace
 from wanbed.testbed.network.links.wan_link import LinkCourse
 from wanbed.testbed.network.topology import Topology, resolve_topology
 from wanbed.testbed.network.topology_spec import TopologySpec

@@ -11,9 +11,9 @@ from wanbed.testbed.kernel.course_run import AppliedChange, CourseRecord
 from wanbed.testbed.kernel.qdiscs import ReadBackError
 from wanbed.testbed.network.topology import Topology, resolve_topology
 from wanbed.testbed.network.topology_spec import TopologySpec
-from wanbed.testbed.rack.clocks.clock_line import ClockLine
-from wanbed.testbed.rack.driver.common_start import CommonStart
+from wanbed.testbed.rack.clock_line import ClockLine
 from wanbed.testbed.rack.driver.rack_courses import RackCourses
+from wanbed.testbed.rack.driver.rack_gate import CommonStart
 from wanbed.testbed.rack.machine_plan import MachinePlan, Underlay, plan_machines
 
 AHEAD_NS = {"a": 7 * 10**12, "b": -3 * 10**9, "c": 0}

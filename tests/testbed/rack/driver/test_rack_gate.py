@@ -5,11 +5,11 @@ import time
 from typing import Any, cast
 
 from tests.support.until import until_within
-from wanbed.testbed.rack.driver.common_start import CommonStart
-from wanbed.testbed.rack.driver.rack_gate import RackGate
+from wanbed.testbed.rack.driver.rack_gate import LEAD_NS, CommonStart, RackGate
 from wanbed.testbed.rack.machine_handle import MachineLostError
 
 AHEAD_NS = {"a": 5 * 10**12, "b": -7}
+
 MACHINE_OF = {"east-0": "a", "east-1": "a", "west-0": "b"}
 
 
@@ -108,3 +108,21 @@ def test_a_gate_that_is_opened_before_all_have_come_opens_at_once() -> None:
     with gate_of(machines, CommonStart()) as gate:
         gate.open()
     assert [machine.opened_ns for machine in machines] == [[0], [0]]
+
+
+def test_who_asks_shortly_after_another_one_is_given_the_same_instant() -> None:
+    start = CommonStart()
+    asked_ns = time.monotonic_ns()
+    # A long lead, so that a busy machine does not let it pass.
+    at_ns = start.at_ns(10**10)
+    assert at_ns >= asked_ns + 10**10
+    assert start.at_ns() == at_ns
+    assert start.is_to_come()
+
+
+def test_an_instant_that_has_nearly_come_is_followed_by_a_later_one() -> None:
+    start = CommonStart()
+    first_ns = start.at_ns(0)
+    assert not start.is_to_come()
+    asked_ns = time.monotonic_ns()
+    assert start.at_ns() >= asked_ns + LEAD_NS > first_ns

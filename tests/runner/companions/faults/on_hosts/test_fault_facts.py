@@ -13,8 +13,8 @@ from wanbed.runner.emulation.rank_processes import InjectedFault, RankEnd
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.resolve.experiment import SweepPoint
 from wanbed.testbed.network.address_book import AddressBook
-from wanbed.testbed.rack.clocks.clock_line import ClockLine
-from wanbed.testbed.rack.driver.time_line import TimeLine
+from wanbed.testbed.rack.clock_line import ClockLine
+from wanbed.testbed.rack.driver.machine_clock import TimeLine
 
 S = 10**9
 EPOCH = 1000 * S

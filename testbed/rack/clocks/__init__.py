@@ -1,1 +1,0 @@
-"""Relate the clocks of machines, and state the error."""

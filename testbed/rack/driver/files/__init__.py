@@ -1,1 +1,0 @@
-"""Files of processes on machines: what they are given, and what comes back."""

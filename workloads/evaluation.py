@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 
 from wanbed.ground.dataclass_json import read_config, write_config
-from wanbed.ground.files.atomic_write import write_whole
+from wanbed.ground.files import write_whole
 from wanbed.workloads.gpt.gpt_config import GptConfig, bytes_per_element
 from wanbed.workloads.gpt.learnt_text import HeldOut
 from wanbed.workloads.host_process import die_with_parent, run_configured

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from wanbed.ground.dataclass_json import read_config
-from wanbed.ground.tcp_caller import accept_own
+from wanbed.ground.socket_owner import accept_own
 from wanbed.workloads.background_flows.flow import ReceiverConfig
 from wanbed.workloads.host_process import die_with_parent, run_configured
 from wanbed.workloads.start_gate import report_at_gate

@@ -13,7 +13,7 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from wanbed.ground.files.regular_file import regular_file
+from wanbed.ground.files import regular_file
 from wanbed.ground.strict_model import InputError, LocatedError
 from wanbed.workloads.bubbletea.request import Request
 from wanbed.workloads.bubbletea.trace_formats import (

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from wanbed.ground.entry_points import installed
-from wanbed.ground.files.regular_file import regular_file
+from wanbed.ground.files import regular_file
 from wanbed.ground.nearest_name import did_you_mean
 from wanbed.ground.shown_text import MAX_DIGITS, shown
 from wanbed.ground.strict_model import InputError, StrictModel, parse_model

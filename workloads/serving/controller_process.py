@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from wanbed.ground.dataclass_json import read_config
-from wanbed.ground.files.atomic_write import write_whole
+from wanbed.ground.files import write_whole
 from wanbed.workloads.bubbletea.controller import Commands, PrefillController
 from wanbed.workloads.bubbletea.messages import BubbleReport, PieceDone, from_document, to_document
 from wanbed.workloads.bubbletea.prefill_settings import FillPolicy

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from wanbed.ground.tcp_caller import foreign_caller
+from wanbed.ground.socket_owner import foreign_caller
 from wanbed.workloads.transport.frame import HELLO_BYTES, FrameError, Hello, decode_hello
 from wanbed.workloads.transport.links_config import LinksConfig, RendezvousConfig
 from wanbed.workloads.transport.peer import Peer, TransportError

@@ -14,7 +14,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from wanbed.ground.files.atomic_write import naming
+from wanbed.ground.files import naming
 from wanbed.ground.shown_text import one_line
 from wanbed.results.records.span_log import ITERATION, NO_MICROBATCH, Span, SpanLog, SpanLogHeader
 

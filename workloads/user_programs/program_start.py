@@ -14,7 +14,7 @@ import subprocess
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from wanbed.ground.files.atomic_write import write_whole
+from wanbed.ground.files import write_whole
 from wanbed.workloads.user_programs.program_config import ProgramConfig
 
 HOOK_FOLDER = Path(__file__).resolve().parent / "hook"

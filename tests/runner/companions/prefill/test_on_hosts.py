@@ -20,8 +20,8 @@ from wanbed.runner.emulation.rank_configs import FIRST_PORT, SharedConfig, confi
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.resolve.experiment import SweepPoint
 from wanbed.testbed.network.address_book import AddressBook, LoopbackAddressBook
-from wanbed.testbed.rack.clocks.clock_line import ClockLine
-from wanbed.testbed.rack.driver.time_line import TimeLine
+from wanbed.testbed.rack.clock_line import ClockLine
+from wanbed.testbed.rack.driver.machine_clock import TimeLine
 from wanbed.workloads.bubbletea.bubble_forecast import IterationPlan, PlannedAction
 from wanbed.workloads.bubbletea.prefill_group import GroupGpus, SharedGpuMemory
 from wanbed.workloads.bubbletea.prefill_profile import UNMEASURED, PrefillProfile

@@ -1,13 +1,11 @@
-"""The configuration of an evaluation, as a JSON file. Needs no torch.
-
-Evaluate a trial's snapshots: ``python -m wanbed.workloads.evaluation CONFIG.json``, after the training.
+"""Evaluate a trial's snapshots: ``python -m wanbed.workloads.evaluation CONFIG.json``, after the training.
 
 The held-out loss of a replica is
 
     mean over the held-out sequences of the mean cross entropy of their next tokens, in nats
 
 computed by the whole model in the precision of training. Every replica of every snapshot is evaluated on the same
-sequences. The losses are written as one JSON list of ``ReplicaLoss``.
+sequences. The losses are written as one JSON list of ``ReplicaLoss``. Only the process itself imports torch.
 """
 
 import json

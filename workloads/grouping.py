@@ -14,11 +14,9 @@ load it::
 
 The optimizer is not in it, and neither is the way of gradients back to host memory.
 
-Find the groups with which an iteration is shortest, exactly.
-
-What a group adds to an iteration depends on itself and on its neighbours alone. So the best groups after a group (i, j)
-do not depend on those before it, and dynamic programming over all groups (i, j) and their successors (j, k) is exact.
-It takes L^3 / 6 steps for L layers.
+The groups with which an iteration is shortest are found exactly. What a group adds to an iteration depends on itself
+and on its neighbours alone. So the best groups after a group (i, j) do not depend on those before it, and dynamic
+programming over all groups (i, j) and their successors (j, k) is exact. It takes L^3 / 6 steps for L layers.
 """
 
 from collections.abc import Sequence

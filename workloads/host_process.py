@@ -1,11 +1,4 @@
-"""Ask the kernel to treat the calling process or thread in another way.
-
-Run a process of a testbed that one file configures, and let one line on stderr say why it failed.
-
-Tie a process to the process that started it.
-
-Set the timer slack: how late the kernel may wake a sleeping thread.
-"""
+"""A process of ours on a host: one file configures it, it dies with its parent, and one line says why it failed."""
 
 import ctypes
 import os

@@ -1,22 +1,16 @@
 """What a rank keeps of the model that it trains: gradients, checkpoints, and weights for an evaluation.
 
-The checkpoints of a training: a folder for each iteration after which it could begin again.
-
 ::
 
-    <checkpoints>/after-<n>/stage-<s>     what stage s holds after n iterations; written whole or not at all
-
-The replicas of a stage are alike, so that those of the first pipeline write for all. A checkpoint is complete when it
-has every stage. What has no state, such as replayed compute, writes none: it may begin at any iteration.
-
-The weights that a training keeps for its evaluation: a folder for each iteration after which it is evaluated.
-
-::
-
+    <checkpoints>/after-<n>/stage-<s>                   what stage s holds after n iterations
     <snapshots>/after-<n>/replica-<p>/stage-<s>.npz     the weights of stage s of pipeline p after n iterations
 
-Ranks only write them, between two iterations and to this machine's disk. So an evaluation costs training the time of
-one write, and the network nothing. Needs no torch.
+Training could begin again with a checkpoint. The replicas of a stage are alike, so that those of the first pipeline
+write for all. A checkpoint is complete when it has every stage, each of which is written whole or not at all. What has
+no state, such as replayed compute, writes none: it may begin at any iteration.
+
+Snapshots are what a training is evaluated by. Ranks only write them, between two iterations and to this machine's disk,
+so that an evaluation costs training the time of one write, and the network nothing. Needs no torch.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,4 @@
-"""The loop of one rank: ask its schedule, compute, exchange messages, sum gradients, and log what it did.
-
-Hand messages to the transport once they have been copied from a GPU, while the rank continues to compute.
-"""
+"""The loop of one rank: ask its schedule, compute, exchange messages, sum gradients, and log what it did."""
 
 import time
 from collections.abc import Callable

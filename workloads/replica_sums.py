@@ -1,14 +1,12 @@
-"""Sum the gradients of a rank with those of the other replicas of its stage. Each way to do so is a class.
+"""Sum the gradients of a rank with those of the other replicas of its stage, or synchronise with them seldom.
 
-The gradient norm: the all-reduce of one number over all ranks, for which every optimizer step waits.
+Each way to sum is a class. Replicas that train alone synchronise in a thread of its own, over a ring or a star, beside
+the iterations in between: begun after one iteration, applied after another.
 
-A training that clips gradients by their global norm cannot change any weight before all gradients are known. The number
-is the sum of the squares of the rank's own gradients, where its back end computes them, and 0 otherwise. Nothing is
-clipped, so that losses are those of a training that does not wait.
-
-One rank's synchronisations with the other replicas of its stage: begun after one iteration, applied after another.
-
-The sum runs in a thread of its own, over a ring or a star, beside the iterations in between.
+A training that clips gradients by their global norm cannot change any weight before all gradients are known, so that
+every optimizer step waits for the all-reduce of one number over all ranks. The number is the sum of the squares of the
+rank's own gradients, where its back end computes them, and 0 otherwise. Nothing is clipped, so that losses are those of
+a training that does not wait.
 """
 
 import struct

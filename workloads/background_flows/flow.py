@@ -1,6 +1,6 @@
-"""Say what a flow in the background offers to the network over time. Both engines follow it.
+"""A flow in the background: what it offers to the network over time, and the configurations of its two processes.
 
-The configurations of the two processes of a flow in the background.
+Both engines follow the offered rate.
 """
 
 from collections.abc import Iterator

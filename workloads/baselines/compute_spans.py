@@ -1,6 +1,6 @@
 """Log torch's computation as spans of this project's span log.
 
-Mark moments of a baseline's computation: on the host's clock, or in a GPU's stream of kernels.
+A span begins and ends at marks: moments on the host's clock, or in a GPU's stream of kernels.
 """
 
 import time

@@ -1,6 +1,4 @@
-"""One stage of a pipeline that torch's own schedules run.
-
-Compute a stage on a GPU while torch's schedule exchanges its messages in host memory.
+"""One stage of a pipeline that torch's own schedules run, and its messages between GPU and host memory.
 
 Gloo sends and receives only what is in host memory. So torch's ``PipelineStage`` is given the CPU as its device: all
 its buffers are there, and nothing of its communication changes. The module that it runs copies its inputs to the GPU

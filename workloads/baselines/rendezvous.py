@@ -1,11 +1,10 @@
-"""The rendezvous of a torch baseline's ranks: a TCPStore at rank 0, then Gloo's process groups.
+"""The rendezvous of a torch baseline's ranks, and the heartbeats that distinguish a lost rank from a slow network.
 
-Distinguish a lost rank from a slow network, by heartbeats.
-
-Gloo notices a peer whose process has ended, because its connections close, but only in the ranks that wait for that
-peer. It does not notice a host that stops answering, and a timeout on transfers would report a slow link as a lost
-peer. So each rank writes a heartbeat to the rendezvous store once a second, over its own connection, and reads those of
-the others: a few hundred bytes a second, which no transfer can delay for long.
+Ranks find each other by a TCPStore at rank 0, then join Gloo's process groups. Gloo notices a peer whose process has
+ended, because its connections close, but only in the ranks that wait for that peer. It does not notice a host that
+stops answering, and a timeout on transfers would report a slow link as a lost peer. So each rank writes a heartbeat to
+the store once a second, over its own connection, and reads those of the others: a few hundred bytes a second, which no
+transfer can delay for long.
 """
 
 import fcntl

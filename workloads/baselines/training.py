@@ -1,6 +1,6 @@
 """Run a rank of a torch baseline, from the rendezvous to the last gradients.
 
-One replica of the whole model, trained by torch's DistributedDataParallel.
+The rank trains a stage of a pipeline, or a replica of the whole model by torch's DistributedDataParallel.
 """
 
 from collections.abc import Callable

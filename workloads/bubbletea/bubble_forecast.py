@@ -14,7 +14,7 @@ During the warm-up iterations no bubble is predicted. Their first half does not 
 have just been opened and their windows still grow. The second half is compared with its own medians once it is
 complete, because predictions from one or two iterations are not representative.
 
-Compute when each GPU of a DP-cell runs which action by Atlas's plan, if all stage and boundary costs hold.
+The plan's offsets are those of Atlas's plan for a DP-cell, if all stage and boundary costs hold.
 """
 
 from collections import deque

@@ -1,11 +1,8 @@
-"""Hold requests until memory and capacity are available.
+"""Control the prefill of one DC: admit requests, assign them to GPUs, and record the outcome of each.
 
-Choose the group that a request is admitted to, if any.
-
-Control the prefill of one DC: admit requests, assign them to GPUs, and record the outcome of each.
-
-The controller receives events and returns commands for GPUs. It reads no clock and holds no connection, so a simulation
-and a networked process can both drive it.
+A request that no group can take yet is held until memory and capacity are available. The controller receives events and
+returns commands for GPUs. It reads no clock and holds no connection, so a simulation and a networked process can both
+drive it.
 """
 
 from collections.abc import Generator, Mapping, Sequence

@@ -1,7 +1,6 @@
 """Draw requests from a seed: their arrivals, and the lengths of their prompts and outputs.
 
 The gaps between arrivals are those of a Poisson process, or of a Gamma distribution for burstier or steadier ones.
-
 Arrivals and lengths come from two random streams of the seed. Changing the rate keeps the length of every request and
 the pattern of gaps; changing the lengths keeps the arrivals. The same seed gives the same requests with the same
 version of numpy.

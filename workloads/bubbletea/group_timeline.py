@@ -1,12 +1,9 @@
-"""Cut a prompt into chunks.
-
-One GPU's bubbles according to its last report, repeated in every later period.
-
-Plan when each GPU of a group runs which chunk.
+"""Plan when each GPU of a group runs which chunk of a prompt.
 
 Chunks pass the stages in the order in which requests were admitted. At stage j a chunk starts in a bubble of that GPU,
-after the previous chunk there, and after its activation has arrived from stage j - 1. Each GPU has a cursor at the end
-of its last planned piece, so placing another chunk examines only the bubbles that it uses.
+after the previous chunk there, and after its activation has arrived from stage j - 1. A GPU's bubbles are those of its
+last report, repeated in every later period. Each GPU has a cursor at the end of its last planned piece, so placing
+another chunk examines only the bubbles that it uses.
 
 The plan is recomputed from the unfinished pieces whenever a GPU has reported new bubbles, and at most once a second
 when pieces end later than planned. A piece under way then counts as not begun, so the plan errs on the late side.

@@ -1,7 +1,4 @@
-"""Account for one GPU's memory and its reservations.
-
-A prefill group: GPUs of one DC that prefill together, each holding one stage of the model.
-"""
+"""A prefill group: GPUs of one DC that prefill together, each with one stage of the model and a memory ledger."""
 
 from dataclasses import dataclass
 

@@ -1,7 +1,4 @@
-"""The prefill profile of a GPU: a time linear and quadratic in tokens, with the error of the fit.
-
-Fit a prefill profile to measured times, and compute the error of any profile on measured times.
-"""
+"""The prefill profile of a GPU: a time linear and quadratic in tokens, fitted to measured times, and its error."""
 
 import math
 from bisect import bisect_right

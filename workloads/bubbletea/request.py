@@ -1,7 +1,4 @@
-"""One inference request: a prompt to prefill, and the number of tokens to decode.
-
-The record and the outcome of each request, and counts of outcomes.
-"""
+"""One inference request: its prompt and the tokens to decode, its record, and its outcome."""
 
 from collections import Counter
 from collections.abc import Iterable

@@ -1,8 +1,7 @@
 """The configuration of an all-reduce by torch: its ranks, and the network interface. Needs no torch.
 
-Name the ways by which communication libraries go around the emulated network, and shut them by their variables.
-
-RDMA, shared memory and NVLink carry bytes that no qdisc sees.
+Communication libraries know ways around the emulated network: RDMA, shared memory and NVLink carry bytes that no qdisc
+sees. Variables of their environment shut these ways.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,20 +1,15 @@
-"""The copies of groups of layers between host memory and the device, and how long computation waits for them.
-
-On a GPU each direction has a stream of its own. A load runs while the group before it computes, and a group's gradients
-go back while the next one computes. On the CPU the same copies are made between two buffers in host memory, one after
-the other: a copy keeps the core busy that computes, so that nothing hides behind anything.
-
-Lay groups out in one memory so that two neighbouring ones are in it at a time: one at its low end, one at its high.
-
-Groups alternate between the ends. Whatever group is loaded next, the one beside it is untouched, and the memory is as
-large as the largest two neighbours, not as the two largest groups.
-
-A whole model, cut into groups of layers of which two neighbouring ones are on the device at a time.
+"""A whole model, cut into groups of layers of which two neighbouring ones are on the device at a time.
 
 All microbatches pass a group while it is there: forwards from the first group to the last, then backwards from the last
-to the first. A group is loaded while the one before it computes, and its gradients go back to host memory while the
-next one computes. A group keeps only the input of each microbatch, and computes the rest again before its backward,
-because the graph of a forward would need weights that have left the device.
+to the first. A group keeps only the input of each microbatch, and computes the rest again before its backward, because
+the graph of a forward would need weights that have left the device.
+
+On a GPU each direction of copies has a stream of its own. A load runs while the group before it computes, and a group's
+gradients go back to host memory while the next one computes. On the CPU the same copies are made between two buffers in
+host memory, one after the other: a copy keeps the core busy that computes, so that nothing hides behind anything.
+
+Groups alternate between the low and the high end of the device's memory. Whatever group is loaded next, the one beside
+it is untouched, and the memory is as large as the largest two neighbours, not as the two largest groups.
 """
 
 import time

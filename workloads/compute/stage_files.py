@@ -1,10 +1,6 @@
-"""Write the gradients of a stage to a file that numpy reads.
+"""Files of what a stage has computed: its gradients, its weights, and its state, from which training begins again.
 
-Write the weights and the optimizer state of a stage to a file, and read those of a stage from several files.
-
-Names are those of the whole model, so that the stage that reads may be cut otherwise than those that wrote.
-
-Write the weights of a stage to a file that numpy reads.
+Names are those of the whole model, so that the stage that reads a state may be cut otherwise than those that wrote.
 """
 
 from collections.abc import Mapping, Sequence

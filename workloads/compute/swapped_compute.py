@@ -1,6 +1,6 @@
-"""Record the cost of swapping for a rank, iteration by iteration, and set it beside the formula of the groups.
+"""Train a whole GPT with torch on a device that holds two neighbouring groups of its layers at a time.
 
-Train a whole GPT with torch on a device that holds two neighbouring groups of its layers at a time.
+The cost of swapping is recorded iteration by iteration, beside the formula of the groups.
 """
 
 import gc

@@ -1,7 +1,4 @@
-"""Train one stage of a GPT with torch.
-
-Find out, during a backward, when all gradients of a bucket are final.
-"""
+"""Train one stage of a GPT with torch."""
 
 import math
 import time

@@ -1,7 +1,4 @@
-"""The configuration of a torch computation. Needs no torch and goes through JSON.
-
-Define the settings by which a rank that computes for real swaps a whole model through its device.
-"""
+"""The configuration of a torch computation. Needs no torch and goes through JSON."""
 
 from dataclasses import dataclass
 

@@ -1,6 +1,6 @@
 """A decoder-only GPT, divided into stages that together compute the same as the whole model.
 
-A linear layer whose weight gradient can be deferred, for a split backward.
+The weight gradients of its linear layers can be deferred, for a split backward.
 """
 
 import math

@@ -1,9 +1,8 @@
-"""Draw the initial weights of a model: normal values, the same bits on any number of cores and in any order.
+"""The initial weights of a model: normal values, the same bits on any number of cores and in any order.
 
-Build modules whose weights are drawn later, without those that torch would draw.
-
-The usual ways, ``nn.Embedding`` on the meta device and ``Module.to_empty``, load torch's compiler and its algebra of
-symbols, which takes a second in every process. Nothing here does.
+Modules are built without the weights that torch would draw. The usual ways, ``nn.Embedding`` on the meta device and
+``Module.to_empty``, load torch's compiler and its algebra of symbols, which takes a second in every process. Nothing
+here does.
 """
 
 import hashlib

@@ -1,9 +1,7 @@
-"""The texts that a model learns from by name: real English text that comes with every Python, so that none is fetched.
+"""The texts that a model learns from by name, and their division into a part learnt from and a part held out.
 
-A corpus is read from the Python that runs it. Other versions of Python have other words in it, so that a run records
-its ``digest``.
-
-Divide a text into the part that is learnt from and the part that is held out. Needs no torch.
+A corpus is real English text that comes with every Python, so that none is fetched. It is read from the Python that
+runs it. Other versions of Python have other words in it, so that a run records its ``digest``. Needs no torch.
 """
 
 from collections.abc import Callable, Mapping

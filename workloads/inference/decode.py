@@ -1,6 +1,6 @@
 """Decode, the second phase of inference: compute one token after another from the KV cache.
 
-Decode the sequences of a decode host: collect the parts of their KV caches, then compute one token at a time.
+A decode host collects the parts of each sequence's cache before it computes the sequence, one token at a time.
 """
 
 from collections import deque

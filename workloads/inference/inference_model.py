@@ -1,7 +1,4 @@
-"""The sizes of a Llama-shaped model for inference, and the bytes and operations of its layers. Needs no torch.
-
-The parameters of a model's inference: serializable to JSON, and usable without torch.
-"""
+"""The sizes of a Llama-shaped model for inference, its bytes and operations, and how it is computed. Needs no torch."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields

@@ -1,8 +1,7 @@
 """The layers of a Llama-shaped model with random weights, which do not depend on how the model is cut into stages.
 
-Causal grouped-query attention of a chunk to itself and to all tokens before it, by torch's fused kernels.
-
-Rotary position embedding: rotate each token's queries and keys by angles proportional to its position.
+Attention is causal and grouped-query: a chunk attends to itself and to all tokens before it, by torch's fused kernels.
+Queries and keys are rotated by angles proportional to their position (rotary position embedding).
 """
 
 from dataclasses import dataclass

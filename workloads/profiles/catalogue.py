@@ -1,10 +1,8 @@
-"""Find compute profiles by name or path.
+"""Find compute profiles by name or path, and read their files.
 
 A compute profile is a JSON file. Those of this package are in this folder. Other packages add theirs by an entry point
 in the group ``wanbed.profiles`` whose value is the path of such a file (the same group has network presets, which are
 YAML). A user's own file is given by its path.
-
-Read the JSON file of a compute profile or a prefill profile, and parse it by its ``basis``.
 """
 
 import json

@@ -1,9 +1,8 @@
 """Compute profiles, and the times of a model's stages that follow from them.
 
 A compute profile is either measured on a device, part by part of a model, or estimated from the device's data sheet.
-Its times are for one microbatch of one sequence, in the profile's precision.
-
-The conditions under which a compute profile was measured, and the spread of each figure.
+Its times are for one microbatch of one sequence, in the profile's precision. A measured one says under which conditions
+it was measured, and how far each figure spread.
 """
 
 from abc import abstractmethod

@@ -1,8 +1,7 @@
-"""Measure products of large square matrices: the ceiling that a model's speed on the device is compared with.
+"""Measure a device: the actions of one stage, the prefill of prompts, and products of large square matrices.
 
-Measure the prefill of whole prompts and of chunks after prior tokens, by the layers that prefill in bubbles uses.
-
-Measure the actions of one stage, by the same computation as in a rank.
+Stages compute as in a rank, prompts by the layers that prefill in bubbles uses. The products are the ceiling that a
+model's speed on the device is compared with.
 """
 
 import gc

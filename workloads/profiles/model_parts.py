@@ -1,6 +1,6 @@
-"""Choose the stages to measure, and derive the times of a model's parts from them. Needs no torch.
+"""Choose the stages to measure, derive the times of a model's parts from them, and estimate the memory beforehand.
 
-Estimate the memory of a measurement before it starts. Estimates are on the high side. Needs no torch.
+Estimates are on the high side. Needs no torch.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,4 @@
-"""The shape of the pipeline that a schedule runs.
-
-The virtual stages of a pipeline: which part of the model each stage holds as which of its chunks.
-"""
+"""The shape of the pipeline that a schedule runs, and its virtual stages: which part of the model is which chunk."""
 
 from dataclasses import dataclass, replace
 from enum import StrEnum

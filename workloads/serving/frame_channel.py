@@ -1,12 +1,11 @@
-"""Exchange frames between the processes of a prefill service over one TCP connection.
+"""Exchange frames between the processes of a prefill service over one TCP connection, driven by a selector.
 
 A frame is a header, a JSON object (the document) and a payload. Where prefill is replayed, the payload is zeros. These
 are really sent, received and counted, and then discarded, so that no buffer grows with them. The payload of a computed
 tensor is kept by the receiver after its checksum has been verified.
 
-Wake a selector with microsecond precision, because epoll's timeout has a resolution of one millisecond.
-
-Drive a frame channel from a selector. The data of each of its keys is a function of the event mask.
+The data of each of the selector's keys is a function of the event mask. A timer wakes the selector with microsecond
+precision, because epoll's timeout has a resolution of one millisecond.
 """
 
 import ctypes

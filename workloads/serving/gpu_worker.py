@@ -1,7 +1,4 @@
-"""The worker of one GPU: it holds the connections of the GPU's prefill and exchanges its messages and results.
-
-Create the GPU that a configuration describes.
-"""
+"""The worker of one GPU: it holds the connections of the GPU's prefill and exchanges its messages and results."""
 
 import json
 import os

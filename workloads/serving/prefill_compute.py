@@ -1,6 +1,6 @@
-"""Draw the tokens of a request's prompt at random, because a trace gives only their number.
+"""Compute the prefill of one GPU's layers with torch, for all prompts under way.
 
-Compute the prefill of one GPU's layers with torch, for all prompts under way.
+The tokens of a prompt are drawn at random, because a trace gives only their number.
 """
 
 from dataclasses import dataclass, field

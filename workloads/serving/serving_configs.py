@@ -1,8 +1,6 @@
 """The configuration files of the processes of a prefill service. Times are those of the testbed's clock.
 
 This module imports only the standard library besides our own modules, because a rank's configuration contains a GPU's.
-
-The configuration file of one datacenter's prefill controller.
 """
 
 from dataclasses import dataclass

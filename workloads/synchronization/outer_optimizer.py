@@ -5,8 +5,6 @@ pseudo-gradients, the outer optimizer is SGD with Nesterov's momentum ``m`` and 
 2311.08105): ``v = m v + d``, then ``global -= r (d + m v)``. All replicas see the same average, so that their global
 parameters and ``v`` stay the same to the bit. The local ones become ``(1 - alpha) global + alpha local``, as in
 Streaming DiLoCo (arXiv 2501.18512).
-
-Make the outer steps of a rank that computes for real, timed as its other work.
 """
 
 from collections.abc import Callable

@@ -1,12 +1,8 @@
-"""Define when replicas that train alone exchange pseudo-gradients, and their use of them. Plain data, needs no torch.
+"""Define when replicas that train alone exchange pseudo-gradients, and in which format. Plain data, needs no torch.
 
 DiLoCo: every ``sync_every`` iterations the replicas average by how much their parameters have moved, and an outer
-optimizer moves the common parameters (arXiv 2311.08105). Streaming DiLoCo: the parameters are cut into fragments, of
-which one is synchronised at a time, beside further iterations (arXiv 2501.18512).
-
-The formats that pseudo-gradients have on the wire, and how many bytes they take. Needs no torch.
-
-Cut the parameters of a stage into fragments, which are synchronised one at a time.
+optimizer moves the common parameters (arXiv 2311.08105). Streaming DiLoCo: the parameters of a stage are cut into
+fragments, of which one is synchronised at a time, beside further iterations (arXiv 2501.18512).
 """
 
 from dataclasses import dataclass

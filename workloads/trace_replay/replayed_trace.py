@@ -1,11 +1,9 @@
-"""Collectives that are made of the steps of a ring all-reduce: the all-reduce itself, and each of its halves.
+"""A replayed trace: what every rank does in one iteration, what waits for what, and how far a rank has come.
 
-The first half of the steps is a reduce-scatter, the second one an all-gather. Of n bytes over P ranks a half sends
-``(P-1)/P n`` from each rank to the next one, in P-1 steps.
+The progress of a rank has no clock: both engines use it alike.
 
-A replayed trace: what every rank does in one iteration, and what waits for what.
-
-The progress of one rank through one iteration of its trace. It has no clock: both engines use it alike.
+Collectives are made of the steps of a ring all-reduce, whose first half is a reduce-scatter and whose second half is an
+all-gather. Of n bytes over P ranks a half sends ``(P-1)/P n`` from each rank to the next one, in P-1 steps.
 """
 
 from collections.abc import Sequence

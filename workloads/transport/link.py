@@ -1,13 +1,9 @@
-"""The link between this rank and one peer: chunks striped over n connections, both ways at once.
+"""The link between this rank and one peer: chunks striped over n TCP connections, both ways at once.
 
 Whenever a connection can be written to, it takes the next chunk from the first queue that has one ready. So a slow
-connection delays only the chunk that it carries, and the end of one transfer may overlap the beginning of the next.
-
-Send zeros without a copy, for payloads that no rank reads. The kernel holds them once.
-
-One TCP connection to a peer, with the progress of the frame that it sends and of the frame that it receives.
-
-All calls come from the I/O thread, and none blocks.
+connection delays only the chunk that it carries, and the end of one transfer may overlap the beginning of the next. All
+calls come from the I/O thread, and none blocks. Payloads that no rank reads are zeros, which are sent without a copy:
+the kernel holds them once.
 """
 
 import os

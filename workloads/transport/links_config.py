@@ -1,9 +1,4 @@
-"""The configuration of a rank's links: its peers, and what goes over each link. Plain data that goes through JSON.
-
-The configuration of a rank's rendezvous with its peers.
-
-The configuration of a star: its replicas, the one that gathers, and the sizes of what is summed.
-"""
+"""The configuration of a rank's links: rendezvous, peers, and what goes over each link. Plain data, as JSON."""
 
 from dataclasses import dataclass
 

@@ -1,7 +1,4 @@
-"""A pool of receive buffers.
-
-Assemble this rank's incoming transfers from their chunks.
-"""
+"""The memory of incoming transfers: a pool of buffers, in which chunks are assembled."""
 
 import mmap
 import time

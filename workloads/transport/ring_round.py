@@ -1,16 +1,13 @@
-"""One round of a ring at one replica: cut the data, and find the place of each chunk that arrives.
+"""The steps of a ring all-reduce: rounds, passes over rings one in the other, and buckets. No I/O.
 
-``wanbed.workloads.transport.ring_sum`` describes the algorithm and its source.
-
-Divide an all-reduce over rings, one in the other, into passes: some steps of one ring each.
-
-With a single ring there is one pass: all its steps. With two, each replica is in a ring of its datacenter and in one of
-its counterparts in the others. Three passes follow each other: reduce-scatter inside, after which every replica has one
-segment of its datacenter's sum; all-reduce of that segment across; all-gather inside. Of G bytes over D datacenters of
-R replicas, a replica sends ``2 (D-1)/D x G/R`` across and ``2 (R-1)/R x G`` inside. Source: Mikami et al., "Massively
-distributed SGD: ImageNet/ResNet-50 training in a flash", 2018 (2D-torus all-reduce).
-
-Cut the gradients of a stage into buckets, which are all-reduced one after the other while its backward goes on.
+``wanbed.workloads.transport.ring_sum`` describes the algorithm and its source. A round cuts the data of one replica,
+and finds the place of each chunk that arrives. A pass is some steps of one ring. With a single ring there is one pass:
+all its steps. With two, each replica is in a ring of its datacenter and in one of its counterparts in the others. Three
+passes follow each other: reduce-scatter inside, after which every replica has one segment of its datacenter's sum;
+all-reduce of that segment across; all-gather inside. Of G bytes over D datacenters of R replicas, a replica sends
+``2 (D-1)/D x G/R`` across and ``2 (R-1)/R x G`` inside. Source: Mikami et al., "Massively distributed SGD:
+ImageNet/ResNet-50 training in a flash", 2018 (2D-torus all-reduce). Buckets of a stage's gradients are all-reduced one
+after the other while its backward goes on.
 """
 
 from collections.abc import Sequence

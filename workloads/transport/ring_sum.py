@@ -4,14 +4,12 @@ With P replicas the data is cut into P segments. There are 2(P-1) steps. In each
 next replica and receives the segment before it, in the ring's order, from the previous replica. In the first P-1 steps
 it adds the received segment to its own (reduce-scatter); in the others it copies it (all-gather). Each replica sends
 ``2 (P-1)/P`` of the data. Source: Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of
-workstations", 2009. Over rings one in the other, ``wanbed.workloads.transport.ring_round`` has the order of
-steps.
+workstations", 2009. Over rings one in the other, ``wanbed.workloads.transport.ring_round`` has the order of steps.
 
 A segment is sent in chunks, and a chunk is passed on as part of the next step as soon as it is summed. No segment is
 overwritten while it may still be sent: what overwrites it has gone round the ring after it was sent. Blank payloads
-have nothing to sum: the I/O thread passes their chunks on without the rank's main thread.
-
-All-reduce buckets of gradients one after the other, in a thread beside the one that still computes.
+have nothing to sum: the I/O thread passes their chunks on without the rank's main thread. Buckets of gradients are
+summed one after the other in a thread of their own, beside the one that still computes.
 """
 
 from collections import deque

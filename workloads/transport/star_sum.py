@@ -1,10 +1,8 @@
-"""The thread that gathers: it sums parts as they come, whatever its own replica computes meanwhile.
+"""Sum over a star: every replica sends its part to the one that gathers, which sends the sum back to all.
 
-The thread at the rank that gathers which lets replicas connect again that were lost.
-
-One replica's side of the sums of a star, as a ring's side is ``wanbed.workloads.transport.ring_sum``.
-
-Sum over a star in a thread beside computation, as ``wanbed.workloads.transport.ring_sum`` does.
+At the rank that gathers, one thread sums parts as they come, whatever its own replica computes meanwhile, and another
+lets replicas connect again that were lost. At each replica the sum is used as that of a ring
+(``wanbed.workloads.transport.ring_sum``), also in a thread beside computation.
 """
 
 import os

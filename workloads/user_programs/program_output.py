@@ -1,11 +1,4 @@
-"""Choose the line of what a program printed that says best why it ended.
-
-Record the iterations of a program whose standard output marks them, in a span log.
-
-Save what a program prints to one of its standard streams, up to a limit, and keep the end of it in memory.
-
-Read one standard stream of a program through a pipe, into its file and its marks of iterations.
-"""
+"""What a user's program prints: save it up to a limit, and find in it iterations and the reason of a failure."""
 
 import fcntl
 import os

@@ -1,8 +1,7 @@
 """Start a user's program on this host: its environment, its folder and its pipes.
 
-Put the hook into the Python of a user's program, by its environment alone.
-
-Make a folder read-only for this process and all that it starts, in a mount namespace of its own.
+The environment alone puts the hook into the program's Python. Folders that it must not change are read-only for it and
+for all that it starts, in a mount namespace of its own.
 """
 
 import ctypes

@@ -1,11 +1,8 @@
 """Watch a user's program from its start until nothing of it is left: read its output, see its end, end its processes.
 
-One thread does all, and sleeps in ``poll`` between.
-
-Find and kill every descendant of this process, whatever group, session or parent it has given itself.
-
-This process becomes a subreaper: a descendant whose parent ends becomes its child and not that of process 1. So a
-process has no descendants exactly when it has no children.
+One thread does all, and sleeps in ``poll`` between. The process becomes a subreaper: a descendant whose parent ends
+becomes its child and not that of process 1, whatever group, session or parent it has given itself. So the process has
+no descendants exactly when it has no children.
 """
 
 import os

@@ -1,6 +1,6 @@
 """Replayed compute: each action takes its known time and needs no GPU.
 
-Replayed synchronisation: messages of the right sizes, and no computation.
+Replicas that train alone exchange messages of the right sizes, without computation.
 """
 
 from collections.abc import Sequence

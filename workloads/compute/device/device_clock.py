@@ -1,6 +1,6 @@
 """Convert times of a device's clock to the host's CLOCK_MONOTONIC, by two moments observed on both clocks.
 
-Compare a GPU's clock with the host's, by events that are made once and used again.
+A GPU's clock is compared with the host's by events that are made once and used again.
 """
 
 import time

@@ -1,13 +1,8 @@
-"""Measure one rank's device: its busy times, their check by torch.profiler, and the bytes staged.
+"""Measure one rank's device: the busy time of each action, its check by torch.profiler, and the bytes staged.
 
-Record one iteration with torch.profiler too, to compare its busy time of the device with that of the spans.
-
-The profiler slows the computation, so the iteration is one of the warm-up, and only its spans are compared.
-
-Measure how long each action of an iteration keeps the device busy.
-
-On the CPU the time is from the call to the return. On a GPU it is between two events on the device's own clock. The
-events are read once an iteration, and the clock is compared with the host's at the same time.
+On the CPU the time of an action is from the call to the return. On a GPU it is between two events on the device's own
+clock. The events are read once an iteration, and the clock is compared with the host's at the same time. The profiler
+slows the computation, so it records one iteration of the warm-up, whose spans alone it is compared with.
 """
 
 import time

@@ -1,9 +1,7 @@
-"""Streams, events and pinned memory of a GPU. All CUDA calls for them are in this module.
+"""Streams, events and pinned memory of the GPU that this process was assigned. All CUDA calls for them are here.
 
 Work goes to the compute stream, which is the thread's current stream, or to a copy stream. Work on one stream is done
 in the order in which it was enqueued. Only events order the work of two streams.
-
-Compare the GPU that torch sees with the one that this process was assigned by CUDA_VISIBLE_DEVICES.
 """
 
 import mmap

@@ -1,9 +1,8 @@
 """Staging: copy a stage's messages between the device and the host memory that sockets use.
 
 On the CPU nothing is copied: the tensor's own memory is sent, and received payloads are used as tensors. A GPU copies
-through pinned memory, with one stream for each direction, while kernels and sockets continue.
-
-Page-locked buffers in host memory, made ahead and used again and again.
+through pinned memory, which is made ahead and used again and again, with one stream for each direction, while kernels
+and sockets continue.
 """
 
 from abc import ABC, abstractmethod

@@ -1,11 +1,7 @@
-"""The devices that torch computes on: copy tensors to and from them, and time their work.
+"""The devices that torch computes on: their kernels, the time of their work, and tensors as bytes in host memory.
 
-Convert tensors to bytes for the network and back. Both use the same memory, never a copy.
-
-Choose between torch's fastest kernels and those that give the same bits in every run. The choice is the process's.
-
-Deterministic kernels make a GPU slower: cuDNN's attention is refused, and FlashAttention's backward sums in a fixed
-order.
+A process computes with torch's fastest kernels, or with those that give the same bits in every run. The latter make a
+GPU slower: cuDNN's attention is refused, and FlashAttention's backward sums in a fixed order.
 """
 
 import os

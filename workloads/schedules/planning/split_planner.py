@@ -3,18 +3,15 @@
 What counts is the period of training: a stage begins the next iteration when it has ended its own part of one, so that
 the longest part of any stage decides, and not when the whole pipeline has ended.
 
-Run given orders of one pipeline with split backwards strictly, and shorten the run by small changes on its way.
+Under a set of rules a stage decides whenever it is free: it runs a ready backward (the recompute and the input-gradient
+part), or a ready forward, or fills the time with a weight-gradient part. Every decision looks only at messages that are
+on their way, so that the run itself shows that its orders come to an end. Times are integers: the same costs and rules
+give the same orders on every machine.
 
-Microbatches take turns in each kind of action, so an order is a sequence of kinds. Only a change on the critical path
-(the chain of actions and transfers before the end of the longest stage) can shorten a run: two actions of one stage
-that follow each other there change places, or an action moves to before or after others of the stage.
-
-Simulate one pipeline with split backwards under one set of rules. The orders of the run are candidates for a plan.
-
-A stage decides whenever it is free: it runs a ready backward (the recompute and the input-gradient part), or a ready
-forward, or fills the time with a weight-gradient part. Every decision looks only at messages that are on their way, so
-that the run itself shows that its orders come to an end. Times are integers: the same costs and rules give the same
-orders on every machine.
+The best orders are then run strictly and shortened by small changes. Microbatches take turns in each kind of action, so
+an order is a sequence of kinds. Only a change on the critical path (the chain of actions and transfers before the end
+of the longest stage) can shorten a run: two actions of one stage that follow each other there change places, or an
+action moves to before or after others of the stage.
 """
 
 import heapq

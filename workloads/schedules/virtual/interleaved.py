@@ -1,7 +1,4 @@
-"""Fixed orders over virtual stages, which know how much memory they take.
-
-Interleaved 1F1B: 1F1B over several virtual stages a GPU, so that bubbles are shorter.
-"""
+"""Interleaved 1F1B: 1F1B over several virtual stages a GPU, so that bubbles are shorter."""
 
 from abc import ABC
 from collections.abc import Sequence

@@ -1,6 +1,6 @@
 """Simulate small experiments of which the right times are known, and compare."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -118,3 +118,7 @@ class LawCheck:
     def exact(self) -> bool:
         """Tell whether the simulated times equal the expected ones exactly."""
         return self.simulated_ns == self.expected_ns
+
+
+ClosedForm = Callable[[Simulate], LawCheck]
+"""Simulates a case, and returns its times beside those of a formula."""

@@ -5,11 +5,10 @@ chosen so that every time is a whole number of nanoseconds. Arrivals count from 
 first activation. An activation has arrived when its last byte has arrived.
 """
 
-from collections.abc import Callable
-
 from wanbed.runner.simulator.simulation import Simulate
 from wanbed.runner.tcp.effects import TcpEffects
 from wanbed.runner.validation.case import (
+    ClosedForm,
     LawCheck,
     all_reduce_ns,
     arrival_ns,
@@ -18,33 +17,9 @@ from wanbed.runner.validation.case import (
     side_by_side,
     simulated,
 )
-from wanbed.runner.validation.forms.changing_links import (
-    latency_falls_between,
-    latency_step,
-    outage,
-    outage_over_tcp,
-    rate_step,
-    trunk_step,
-)
-from wanbed.runner.validation.forms.pipelines import (
-    a_sum_is_hidden_behind_the_first_stage,
-    blocking_gpipe,
-    blocking_one_forward_one_backward,
-    first_stage_begins_and_ends,
-    interleaving,
-    iterations_interlock,
-    iterations_interlock_there_and_back,
-    split_backwards_fill_the_drain,
-    there_and_back,
-)
-from wanbed.runner.validation.forms.rings import (
-    buckets_are_summed_while_others_are_computed,
-    hierarchical_all_reduce,
-    hierarchical_buckets,
-    slower_stage,
-    straggler,
-    varied_replicas,
-)
+from wanbed.runner.validation.forms.changing_links import CHANGING_LINKS
+from wanbed.runner.validation.forms.pipelines import PIPELINES
+from wanbed.runner.validation.forms.rings import DIFFERING_REPLICAS, RINGS
 from wanbed.workloads.transport.frame import HEADER_BYTES, Cutting
 
 MS, S = 1_000_000, 1_000_000_000
@@ -358,8 +333,6 @@ def no_sharing(simulate: Simulate) -> LawCheck:
     return LawCheck("the same, not shared", "A / W", (400 * MS,) * 4, _first_arrivals(simulate, sharing="none"))
 
 
-ClosedForm = Callable[[Simulate], LawCheck]
-
 CLOSED_FORMS: tuple[ClosedForm, ...] = (
     unequal_stages_and_links,
     slowest_stage,
@@ -374,27 +347,10 @@ CLOSED_FORMS: tuple[ClosedForm, ...] = (
     ring_by_rate,
     ring_by_latency,
     ring_by_both,
-    buckets_are_summed_while_others_are_computed,
-    hierarchical_all_reduce,
-    hierarchical_buckets,
+    *RINGS,
     temporal_sharing,
     no_sharing,
-    straggler,
-    varied_replicas,
-    slower_stage,
-    blocking_gpipe,
-    blocking_one_forward_one_backward,
-    interleaving,
-    there_and_back,
-    first_stage_begins_and_ends,
-    split_backwards_fill_the_drain,
-    iterations_interlock,
-    iterations_interlock_there_and_back,
-    a_sum_is_hidden_behind_the_first_stage,
-    rate_step,
-    latency_step,
-    latency_falls_between,
-    outage,
-    outage_over_tcp,
-    trunk_step,
+    *DIFFERING_REPLICAS,
+    *PIPELINES,
+    *CHANGING_LINKS,
 )

@@ -75,6 +75,20 @@ class ChangingPath:
         """Tell whether one of the directions is ever down."""
         return any(not each.up for course in (self.there, self.back) for each in course.distinct)
 
+    @property
+    def pair_range_bps(self) -> tuple[int, int]:
+        """The least and the largest capacity that a node pair ever has."""
+        rates_bps = [pair_bps(conditions) for conditions in self.there.distinct]
+        return min(rates_bps), max(rates_bps)
+
+    @property
+    def trunk_range_bps(self) -> tuple[int, int] | None:
+        """The least and the largest capacity that the trunk ever has, None if it never has a limit."""
+        if all(conditions.rate_bps is None for conditions in self.there.distinct):
+            return None
+        rates_bps = [trunk_bps(conditions) for conditions in self.there.distinct]
+        return min(rates_bps), max(rates_bps)
+
     def line(self, at_ns: int) -> Line:
         """Return the line as it is at that time, unshared: with the rate of the narrowest resource that it crosses."""
         there, back = self.there.at(at_ns), self.back.at(at_ns)
@@ -105,20 +119,6 @@ class ChangingPath:
                 return None
             from_ns = after_ns
         return None
-
-
-def pair_range_bps(path: ChangingPath) -> tuple[int, int]:
-    """Return the least and the largest capacity that a node pair ever has."""
-    rates_bps = [pair_bps(conditions) for conditions in path.there.distinct]
-    return min(rates_bps), max(rates_bps)
-
-
-def trunk_range_bps(path: ChangingPath) -> tuple[int, int] | None:
-    """Return the least and the largest capacity that the trunk ever has, None if it never has a limit."""
-    if all(conditions.rate_bps is None for conditions in path.there.distinct):
-        return None
-    rates_bps = [trunk_bps(conditions) for conditions in path.there.distinct]
-    return min(rates_bps), max(rates_bps)
 
 
 def _at_ns(change: Change) -> int:

@@ -16,9 +16,7 @@ from wanbed.runner.simulator.channels.changing_path import (
     Retransmission,
     constant,
     pair_bps,
-    pair_range_bps,
     trunk_bps,
-    trunk_range_bps,
 )
 from wanbed.runner.simulator.channels.shared_capacity import NodePairFlow, SharedCapacity
 from wanbed.runner.simulator.channels.shared_channel import ChangingChannel, SharedChannel
@@ -301,9 +299,9 @@ class Network(Generic[Variant]):
         if path is None:
             return {}
         found: dict[Resource, tuple[int, int]] = {
-            ("node_pair", ends[0].host.name, ends[1].host.name): pair_range_bps(path)
+            ("node_pair", ends[0].host.name, ends[1].host.name): path.pair_range_bps
         }
-        if (trunk := trunk_range_bps(path)) is not None:
+        if (trunk := path.trunk_range_bps) is not None:
             least_bps, most_bps = (max(bps // self.equal_parts, 1) for bps in trunk)
             found["trunk", *_datacenters(ends)] = least_bps, most_bps
         return found

@@ -7,7 +7,7 @@ from typing import Any
 
 from wanbed.runner.simulator.simulation import Simulate
 from wanbed.runner.tcp.effects import IDEAL, TcpEffects
-from wanbed.runner.validation.case import Changes, LawCheck, arrival_ns, chain, side_by_side, simulated
+from wanbed.runner.validation.case import Changes, ClosedForm, LawCheck, arrival_ns, chain, side_by_side, simulated
 
 MS = 1_000_000
 _FORWARD_MS, _TRANSFER_MS, _LATENCY_MS = 10, 100, 20
@@ -144,3 +144,13 @@ def trunk_step(simulate: Simulate) -> LawCheck:
         tuple(expected_ms * MS for expected_ms in expected for _ in range(2)),
         tuple(measured),
     )
+
+
+CHANGING_LINKS: tuple[ClosedForm, ...] = (
+    rate_step,
+    latency_step,
+    latency_falls_between,
+    outage,
+    outage_over_tcp,
+    trunk_step,
+)

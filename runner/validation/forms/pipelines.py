@@ -8,7 +8,7 @@ time, and each backward b + x. In all other cases a transfer takes its latency a
 """
 
 from wanbed.runner.simulator.simulation import Simulate, Simulation
-from wanbed.runner.validation.case import LawCheck, chain, iteration_ns, simulated
+from wanbed.runner.validation.case import ClosedForm, LawCheck, chain, iteration_ns, simulated
 
 MS = 1_000_000
 _STAGES, _MICROBATCHES, _FORWARD_MS, _BACKWARD_MS = 4, 8, 20, 40
@@ -210,3 +210,16 @@ def blocking_one_forward_one_backward(simulate: Simulate) -> LawCheck:
         (((microbatches + 1) * step_ms + microbatches * _LATENCY_MS) * MS,),
         (_blocking_ns(simulate, "1f1b", 2, microbatches),),
     )
+
+
+PIPELINES: tuple[ClosedForm, ...] = (
+    blocking_gpipe,
+    blocking_one_forward_one_backward,
+    interleaving,
+    there_and_back,
+    first_stage_begins_and_ends,
+    split_backwards_fill_the_drain,
+    iterations_interlock,
+    iterations_interlock_there_and_back,
+    a_sum_is_hidden_behind_the_first_stage,
+)

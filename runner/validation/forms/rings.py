@@ -3,7 +3,7 @@
 from typing import Any
 
 from wanbed.runner.simulator.simulation import Simulate, Simulation
-from wanbed.runner.validation.case import LawCheck, all_reduce_ns, chain, iteration_ns, simulated
+from wanbed.runner.validation.case import ClosedForm, LawCheck, all_reduce_ns, chain, iteration_ns, simulated
 from wanbed.workloads.compute.varied_durations import Distribution, DurationDraws, Jitter, Variation
 
 MS = 1_000_000
@@ -165,3 +165,17 @@ def slower_stage(simulate: Simulate) -> LawCheck:
         (expected_ms * MS,),
         (iteration_ns(simulation),),
     )
+
+
+RINGS: tuple[ClosedForm, ...] = (
+    buckets_are_summed_while_others_are_computed,
+    hierarchical_all_reduce,
+    hierarchical_buckets,
+)
+
+
+DIFFERING_REPLICAS: tuple[ClosedForm, ...] = (
+    straggler,
+    varied_replicas,
+    slower_stage,
+)

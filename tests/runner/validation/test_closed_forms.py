@@ -4,11 +4,12 @@ import pytest
 
 from wanbed.runner.simulator.variant_simulation import simulate_variant
 from wanbed.runner.validation import closed_forms
+from wanbed.runner.validation.case import ClosedForm
 from wanbed.runner.validation.closed_forms import CLOSED_FORMS, MS
 
 
 @pytest.mark.parametrize("closed_form", CLOSED_FORMS, ids=lambda closed_form: closed_form.__name__)
-def test_the_simulator_gives_every_closed_form_exactly(closed_form: closed_forms.ClosedForm) -> None:
+def test_the_simulator_gives_every_closed_form_exactly(closed_form: ClosedForm) -> None:
     check = closed_form(simulate_variant)
     assert check.simulated_ns == check.expected_ns
 

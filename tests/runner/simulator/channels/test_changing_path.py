@@ -11,9 +11,7 @@ from wanbed.runner.simulator.channels.changing_path import (
     late_ticks,
     next_change_ns,
     pair_bps,
-    pair_range_bps,
     trunk_bps,
-    trunk_range_bps,
 )
 from wanbed.runner.simulator.deadlock import SimulationError
 from wanbed.runner.simulator.event_queue import EventQueue
@@ -51,11 +49,11 @@ def test_a_course_that_begins_anew_changes_for_ever() -> None:
 def test_what_is_unlimited_for_a_time_has_the_capacity_of_a_petabit() -> None:
     assert [pair_bps(each) for each in (FAST, SLOW, UNLIMITED)] == [800, 100, UNLIMITED_BPS]
     assert [trunk_bps(each) for each in (FAST, SLOW, UNLIMITED)] == [1000, 100, UNLIMITED_BPS]
-    assert pair_range_bps(path()) == (100, UNLIMITED_BPS)
-    assert pair_range_bps(path(course_of([(0, FAST), (5, SLOW)]))) == (100, 800)
-    assert trunk_range_bps(path()) == (100, UNLIMITED_BPS)
-    assert trunk_range_bps(path(course_of([(0, FAST), (5, SLOW)]))) == (100, 1000)
-    assert trunk_range_bps(path(course_of([(0, UNLIMITED), (5, LinkConditions(5, None, 7))]))) is None
+    assert path().pair_range_bps == (100, UNLIMITED_BPS)
+    assert path(course_of([(0, FAST), (5, SLOW)])).pair_range_bps == (100, 800)
+    assert path().trunk_range_bps == (100, UNLIMITED_BPS)
+    assert path(course_of([(0, FAST), (5, SLOW)])).trunk_range_bps == (100, 1000)
+    assert path(course_of([(0, UNLIMITED), (5, LinkConditions(5, None, 7))])).trunk_range_bps is None
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Keep a network up for the sweep points that follow, as long as theirs is the same."""
+"""A network is kept up for the sweep points that follow, as long as theirs is the same."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""Decide whether what was measured of links at one sweep point still holds at another."""
+"""Calibrations that still hold at another sweep point, and transfers that are small beside a burst."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""How long ranks wait for silent peers, and that all of their sockets know."""
+"""The plans of ranks, and the time that ranks wait for silent peers."""
 
 import json
 import socket

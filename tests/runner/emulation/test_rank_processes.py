@@ -1,4 +1,4 @@
-"""How a trial's ranks are waited for when one of them comes back."""
+"""The ranks of a trial are started and waited for, and faults hit them when they are due."""
 
 import sys
 import time

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.refused import refused
 from tests.support.runner.chakra_traces import all_reduce, computation, write_trace
 from wanbed.ground.strict_model import InputError
 from wanbed.runner.planner.experiment_file import parse_experiment
@@ -37,9 +38,7 @@ def run(**changes: Any) -> None:
 
 
 def refusal(directory: Path = Path(), **changes: Any) -> str:
-    with pytest.raises(InputError) as refused:
-        parse_experiment({**DOCUMENT, **changes}, "test", directory)
-    return str(refused.value)
+    return refused(lambda: parse_experiment({**DOCUMENT, **changes}, "test", directory))
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.refused import refused
 from wanbed.ground.strict_model import InputError
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.planner.planning import planning_task
@@ -41,11 +42,7 @@ def resolved(*variants: dict[str, Any], **document: Any) -> ResolvedVariant:
 
 
 def refusal(*variants: dict[str, Any], **document: Any) -> str:
-    with pytest.raises(InputError) as caught:
-        resolved(*variants, **document)
-    text = str(caught.value)
-    assert "\n" not in text
-    return text.removeprefix("exp.yaml: ")
+    return refused(lambda: resolved(*variants, **document)).removeprefix("exp.yaml: ")
 
 
 def test_a_chain_goes_round_or_back_over_the_stages() -> None:

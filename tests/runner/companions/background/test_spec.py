@@ -3,8 +3,8 @@ from typing import Any
 
 import pytest
 
+from tests.support.refused import refused
 from tests.support.runner.taken_values import taken, takes_from_to, words_of_refusal
-from wanbed.ground.strict_model import InputError
 from wanbed.runner.companions.background.spec import BackgroundSpec, OnOffSpec, check_background
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.resolve.experiment import SweepPoint
@@ -27,9 +27,7 @@ def point(*flows: dict[str, Any], directory: Path = Path(), **sections: Any) -> 
 
 
 def refusal(*flows: dict[str, Any], directory: Path = Path(), **sections: Any) -> str:
-    with pytest.raises(InputError) as caught:
-        point(*flows, directory=directory, **sections)
-    return str(caught.value)
+    return refused(lambda: point(*flows, directory=directory, **sections))
 
 
 @pytest.mark.parametrize(

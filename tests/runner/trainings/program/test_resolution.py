@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from wanbed.ground.strict_model import InputError
+from tests.support.refused import refused
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.resolve.experiment import SweepPoint
 from wanbed.runner.trainings.program.resolution import ProgramVariant
@@ -30,9 +30,7 @@ def resolved(program: dict[str, Any], **more: Any) -> SweepPoint:
 
 
 def refusal(program: dict[str, Any], **more: Any) -> str:
-    with pytest.raises(InputError) as caught:
-        parse_experiment(document(program, **more), "exp.yaml", Path("/tmp"))
-    return str(caught.value)
+    return refused(lambda: parse_experiment(document(program, **more), "exp.yaml", Path("/tmp")))
 
 
 def test_ranks_follow_the_order_of_hosts_and_their_gpus() -> None:

@@ -1,4 +1,4 @@
-"""What RDMA devices send during a trial is read on every machine of a rack; a folder plays their /sys."""
+"""The readings of each sampler, and the rows and facts that they make."""
 
 import sys
 from collections.abc import Callable, Mapping

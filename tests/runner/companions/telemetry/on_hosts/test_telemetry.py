@@ -1,4 +1,4 @@
-"""What was sent between datacenters is on the links' counters, or it went around them."""
+"""Bytes sent between datacenters are on the counters of links, or went around them; a job keeps its own samples."""
 
 from pathlib import Path
 

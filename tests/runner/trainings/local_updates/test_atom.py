@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from wanbed.ground.strict_model import InputError
+from tests.support.refused import refused
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.resolve.experiment import SweepPoint
 from wanbed.runner.simulator.variant_simulation import simulate_variant
@@ -15,8 +15,11 @@ from wanbed.workloads.grouping import Grouping, SwappedLayer, SwappedModel, best
 from wanbed.workloads.profiles.catalogue import load_profile
 
 MODEL = {"layers": 12, "hidden": 256, "context": 128, "heads": 4, "vocabulary": 1000}
+
 CONFIG = GptConfig(**MODEL)
+
 OPTIONS = {"sync_every": 2, "swap": "500MB/s", "memory": "8MB"}
+
 MS = 10**6
 
 
@@ -42,11 +45,7 @@ def point(options: dict[str, Any], **changes: Any) -> SweepPoint:
 
 
 def refusal(options: dict[str, Any], **changes: Any) -> str:
-    with pytest.raises(InputError) as caught:
-        point(options, **changes)
-    text = str(caught.value)
-    assert "\n" not in text
-    return text.removeprefix("exp.yaml: ")
+    return refused(lambda: point(options, **changes)).removeprefix("exp.yaml: ")
 
 
 def grouping(options: dict[str, Any], **changes: Any) -> Grouping:

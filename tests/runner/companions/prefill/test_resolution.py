@@ -7,8 +7,13 @@ import pytest
 from tests.support.runner.prefill_documents import document, point, with_prefill
 from wanbed.ground.dataclass_json import read_config, write_config
 from wanbed.ground.strict_model import InputError
+from wanbed.runner.companions.prefill.resolution import OPTIMIZER, check_memory_for_weights, planned_bubbles
+from wanbed.runner.planner.experiment_file import parse_experiment
+from wanbed.runner.resolve.experiment import SweepPoint
+from wanbed.workloads.bubbletea.prefill_profile import UNMEASURED
 from wanbed.workloads.bubbletea.request_source import RequestSource, TokenCount
 from wanbed.workloads.bubbletea.service_config import ServiceConfig
+from wanbed.workloads.inference.inference_model import INFERENCE_MODELS, InferenceWork
 
 AZURE = "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03.0,4808,10\n{}2023-11-16 18:17:07.0,300,20\n"
 
@@ -242,3 +247,111 @@ def test_memory_beside_training_must_hold_the_weights_and_a_pools_needs_not(tmp_
 def test_measured_times_are_those_of_torch_alone() -> None:
     with pytest.raises(InputError, match=r"prefill\.profile: measured: there are times to measure where torch"):
         point(**with_prefill(profile="measured"))
+
+
+TINY = INFERENCE_MODELS["llama-tiny"]
+
+REPLAY = {"compute": {"forward": "5ms"}}
+
+
+def torch_point(
+    *, variant: dict[str, Any] | None = None, prefill: dict[str, Any] | None = None, **changes: Any
+) -> SweepPoint:
+    document = {
+        "topology": {
+            "datacenters": [{"name": "east", "hosts": 4, "serving_hosts": 2}],
+        },
+        "compute": {"kind": "torch", "device": "cpu", "threads": 2, "checkpointing": False},
+        "model": {"layers": 4, "hidden": 128, "context": 128, "heads": 4, "vocabulary": 256},
+        "training": {"stages": 4, "microbatches": 4, "iterations": 5, "precision": "fp32"},
+        "prefill": {"rate": "4/s", "model": "llama-tiny", "profile": "measured", **(prefill or {})},
+        "variants": [
+            {"name": "alone", "schedule": "gpipe", "prefill": "none"},
+            {"name": "filled", "schedule": "gpipe", **(variant or {})},
+        ],
+        "seed": 9,
+        **changes,
+    }
+    return parse_experiment(document, "exp.yaml", Path()).points()[0]
+
+
+def torch_service(**changes: Any) -> ServiceConfig:
+    found = torch_point(**changes).variants[1].service
+    assert found is not None
+    return found
+
+
+def test_where_torch_trains_it_computes_prefill_too_with_the_experiments_seed() -> None:
+    assert torch_service().inference == InferenceWork(TINY, seed=9, device="cpu", threads=2)
+
+
+def test_prefill_times_are_measured_or_from_a_named_profile() -> None:
+    assert torch_service().profile == UNMEASURED
+    named = torch_service(prefill={"model": "llama-8b", "profile": "a100"})
+    assert named.profile.source.startswith("Prefill on NVIDIA A100")
+    assert named.inference is not None
+
+
+def test_replayed_or_simulated_prefill_is_not_computed() -> None:
+    profile = {"model": "llama-8b", "profile": "a100"}
+    for changes in (REPLAY, {"engine": "simulate"}):
+        of = torch_point(prefill=profile, **changes).variants[1]
+        assert of.service is not None
+        assert of.service.inference is None
+        assert "inference" not in of.document()["prefill"]
+    assert torch_point().variants[1].document()["prefill"]["inference"]["seed"] == 9
+
+
+def test_a_profile_that_does_not_fit_is_refused_with_the_measured_one_as_remedy() -> None:
+    with pytest.raises(InputError, match=r"^exp\.yaml: prefill\.profile: .* one precision, or give measured$"):
+        torch_point(prefill={"profile": "a100"})
+
+
+@pytest.mark.parametrize("changes", [REPLAY, {"engine": "simulate"}])
+def test_there_is_nothing_to_measure_where_nothing_is_computed(changes: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match=r"^exp\.yaml: prefill\.profile: measured: .* or the name of a profile$"):
+        torch_point(**changes)
+
+
+@pytest.mark.parametrize("name", ["kv", "activation"])
+def test_tensors_that_were_computed_are_not_scaled_down(name: str) -> None:
+    with pytest.raises(InputError, match=rf"^exp\.yaml: prefill\.{name}: .*: leave {name} out, or give compute"):
+        torch_point(prefill={name: "2KiB"})
+
+
+def test_the_bubbles_of_torchs_own_schedules_are_not_filled() -> None:
+    refusal = r"^exp\.yaml: variants\.1\.prefill: torch-gpipe is run by torch itself.*, or another schedule$"
+    with pytest.raises(InputError, match=refusal):
+        torch_point(variant={"schedule": "torch-gpipe"})
+    pooled = torch_service(variant={"schedule": "torch-gpipe", "prefill": "none", "pool": 2})
+    assert pooled.inference is not None
+
+
+def test_weights_that_do_not_fit_into_the_machine_are_refused_with_their_size() -> None:
+    of = torch_service(prefill={"model": "llama-8b", "profile": "a100"})
+    with pytest.raises(
+        InputError, match=r"^prefill\.model: llama-8b 4 times, .* takes 59\.8 of this machine's 32\.0 GiB: give"
+    ):
+        check_memory_for_weights([torch_service(), of], 32 * 2**30)
+    check_memory_for_weights([torch_service(), of], 64 * 2**30)
+    check_memory_for_weights([torch_service()])
+
+
+SHARED = {"connections": "auto", "sharing": "temporal"}
+
+
+def test_the_optimizer_follows_the_actions_of_a_rank() -> None:
+    of = point(variants=[{"name": "any", "schedule": "atlas", "transport": SHARED}])
+    plans = planned_bubbles(of.topology, of.variants[0])
+    assert sorted(plans) == list(range(8))
+    for plan in plans.values():
+        assert [action.key for action in plan.actions].count(OPTIMIZER) == 1
+        assert plan.actions[-1].key == OPTIMIZER
+        assert len(plan.actions) == 2 * 4 + 1
+        assert plan.actions[-1].end_ns - plan.actions[-1].start_ns == 3_000_000
+        assert plan.period_ns >= plan.actions[-1].end_ns
+
+
+def test_an_unplanned_schedule_has_no_forecast() -> None:
+    of = point()
+    assert planned_bubbles(of.topology, of.variants[0]) == {}

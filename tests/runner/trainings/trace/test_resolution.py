@@ -1,4 +1,4 @@
-"""Chakra traces as workloads: what is read of them, and what is refused by name."""
+"""Experiments that replay a trace: their placement, the traces that they read, and what is refused."""
 
 import json
 from dataclasses import replace
@@ -9,14 +9,151 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.refused import refused
 from tests.support.runner.chakra_traces import all_reduce, computation, message, write_trace
 from wanbed.ground.strict_model import InputError
 from wanbed.results.chakra.node import DURATION_NS, KIND, MICROBATCH, ChakraNode, NodeType
 from wanbed.results.chakra.rank_file import message_class, node_message, rank_bytes
 from wanbed.results.records.span_log import NO_MICROBATCH
+from wanbed.runner.planner.experiment_file import parse_experiment
+from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 from wanbed.runner.trainings.trace import resolution
 from wanbed.runner.trainings.trace.resolution import replayed_trace
 from wanbed.workloads.trace_replay.replayed_trace import WorkKind
+
+TOPOLOGY = {
+    "datacenters": [{"name": "east", "hosts": 2}, {"name": "west", "hosts": 1, "gpus_per_host": 2}],
+    "wan": {"latency": "20ms"},
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write_trace(tmp_path / "t", {rank: [computation(0, 9), all_reduce(1, 8, [0])] for rank in range(3)})
+    return tmp_path
+
+
+def document(**others: Any) -> dict[str, Any]:
+    return {"topology": TOPOLOGY, "compute": {"trace": "t"}, **others}
+
+
+def variants(folder: Path, **others: Any) -> tuple[ResolvedVariant, ...]:
+    (point,) = parse_experiment(document(**others), "exp.yaml", folder).points()
+    return point.variants
+
+
+def places(variant: ResolvedVariant) -> list[str]:
+    return [f"{place.host.name}/{place.gpu}" for place in variant.placement.places]
+
+
+def refusal(folder: Path, **others: Any) -> str:
+    return refused(lambda: parse_experiment(document(**others), "exp.yaml", folder))
+
+
+def test_ranks_take_the_gpus_in_the_topologys_order(folder: Path) -> None:
+    (variant,) = variants(folder)
+    assert (variant.name, places(variant)) == ("trace", ["east-0/0", "east-1/0", "west-0/0"])
+
+
+def test_variants_differ_in_transport_and_placement(folder: Path) -> None:
+    written = [
+        {"name": "one", "transport": {"connections": 4}},
+        {"name": "two", "schedule": "trace", "placement": ["west", "east", "west"]},
+    ]
+    one, two = variants(folder, variants=written)
+    assert one.transport.connections == 4
+    assert places(two) == ["west-0/0", "east-0/0", "west-0/1"]
+
+
+def test_the_ring_enters_each_datacenter_once(folder: Path) -> None:
+    (variant,) = variants(folder, variants=[{"name": "v", "placement": ["east", "west", "east"]}])
+    assert [[(one.stage, other.stage) for one, other in ring] for ring in variant.rings] == [[(0, 2), (2, 1), (1, 0)]]
+    assert [(one.stage, other.stage) for one, other in variant.pairs] == [(0, 1), (0, 2), (1, 2)]
+
+
+def test_the_hash_follows_the_contents_of_the_trace(folder: Path) -> None:
+    first = parse_experiment(document(), "exp.yaml", folder).config_hash
+    assert parse_experiment(document(), "exp.yaml", folder).config_hash == first
+    write_trace(folder / "t", {2: [computation(0, 10), all_reduce(1, 8, [0])]})
+    assert parse_experiment(document(), "exp.yaml", folder).config_hash != first
+
+
+def test_the_document_reads_back_as_the_same_experiment(folder: Path) -> None:
+    experiment = parse_experiment(document(), "exp.yaml", folder)
+    assert parse_experiment(experiment.document(), "exp.yaml", folder).config_hash == experiment.config_hash
+
+
+def test_a_trace_can_be_swept(folder: Path) -> None:
+    write_trace(folder / "u", {0: [computation(0, 5)]})
+    experiment = parse_experiment(document(sweep={"compute.trace": ["t", "u"]}), "exp.yaml", folder)
+    assert [len(point.variants[0].placement.places) for point in experiment.points()] == [3, 1]
+
+
+@pytest.mark.parametrize(
+    ("others", "text"),
+    [
+        ({"compute": {"trace": "t", "forward": "5ms"}}, "compute: forward: the trace has its own times and sizes"),
+        ({"compute": {"trace": "t", "profile": "a100"}}, "compute: profile: the trace has its own times and sizes"),
+        ({"compute": {"trace": "t", "kind": "torch"}}, "compute: trace: only kind: replay replays a trace"),
+        ({"compute": {"trace": "u"}}, "/u: is no folder: give the folder of a Chakra trace"),
+        ({"model": "gpt-a"}, "model: the trace has its own: leave model out"),
+        ({"training": {"stages": 2}}, "training.stages: the trace has its own ranks and work: leave stages out"),
+        (
+            {"variants": [{"name": "v", "training": {"pipelines": 1}}]},
+            "variants.0.training.pipelines: the trace has its own ranks and work: leave pipelines out",
+        ),
+        ({"training": {"microbatches": 2}}, "training.microbatches: the trace has its own ranks and work"),
+        ({"variants": [{"name": "v", "schedule": "gpipe"}]}, "variants.0.schedule: compute.trace has its own order"),
+        ({"variants": [{"name": "v", "options": {"a": 1}}]}, "variants.0.options: a trace takes none"),
+        ({"variants": [{"name": "v", "placement": "auto"}]}, "variants.0.placement: auto: the planner places stages"),
+        ({"variants": [{"name": "v", "placement": ["east"]}]}, "variants.0.placement: ['east'] for 3 ranks: name one"),
+        (
+            {"variants": [{"name": "v", "transport": {"sharing": "temporal"}}]},
+            "variants.0.transport.sharing: temporal: each message of a trace goes over the connections of its own two",
+        ),
+        (
+            {"variants": [{"name": "v", "transport": {"overlap": False}}]},
+            "variants.0.transport.overlap: false: the trace has its own order of computations and messages: leave",
+        ),
+        (
+            {"variants": [{"name": "v", "transport": {"all_reduce": "nccl"}}]},
+            "variants.0.transport.all_reduce: nccl all-reduces what torch computes",
+        ),
+        (
+            {"variants": [{"name": "v", "transport": {"all_reduce_overlap": True}}]},
+            "variants.0.transport.all_reduce_overlap: the trace has its own all-reduces",
+        ),
+        (
+            {"topology": {"datacenters": [{"name": "east", "hosts": 2}]}},
+            "compute.trace: it has 3 ranks, and the hosts have 2 GPUs: add hosts or GPUs",
+        ),
+        (
+            {"compute": {"forward": "5ms", "activation": "1MiB"}, "variants": [{"name": "v", "schedule": "trace"}]},
+            "variants.0.schedule: give compute.trace, which it replays, or another schedule",
+        ),
+        ({"training": {"iterations": 10_000}, "compute": {"trace": "long"}}, "compute.trace: one after the other, all"),
+    ],
+)
+def test_what_does_not_go_with_a_trace_is_refused_in_one_line(folder: Path, others: dict[str, Any], text: str) -> None:
+    day_us = 86_400 * 10**6
+    write_trace(folder / "long", {0: [computation(number, day_us) for number in range(5)]})
+    refused = refusal(folder, **others)
+    assert refused.startswith("exp.yaml: ")
+    assert text in refused
+    assert "\n" not in refused
+
+
+def test_an_emulation_takes_one_group_a_rank(tmp_path: Path) -> None:
+    ranks = {
+        rank: [computation(0, 9), *(all_reduce(number, 8, group=f"g{number}") for number in (1, 2))] for rank in (0, 1)
+    }
+    write_trace(tmp_path / "t", ranks)
+    assert refusal(tmp_path) == (
+        "exp.yaml: compute.trace: rank 0 has collectives in 2 groups, and an emulation replays one group of a rank: "
+        "give engine: simulate"
+    )
+    assert variants(tmp_path, engine="simulate")
+
 
 SEND, RECEIVE = NodeType.COMM_SEND_NODE, NodeType.COMM_RECV_NODE
 
@@ -29,16 +166,12 @@ def both(size_bytes: int = 9) -> dict[int, list[ChakraNode]]:
     }
 
 
-def refusal(folder: Path) -> str:
-    with pytest.raises(InputError) as caught:
-        replayed_trace(folder)
-    text = str(caught.value)
-    assert "\n" not in text
-    return text.replace(f"{folder}/", "")
+def refused_folder(folder: Path) -> str:
+    return refused(lambda: replayed_trace(folder)).replace(f"{folder}/", "")
 
 
-def refused(tmp_path: Path, ranks: dict[int, list[ChakraNode]]) -> str:
-    return refusal(write_trace(tmp_path / "bad", ranks))
+def refused_ranks(tmp_path: Path, ranks: dict[int, list[ChakraNode]]) -> str:
+    return refused_folder(write_trace(tmp_path / "bad", ranks))
 
 
 def test_nodes_keep_their_times_sizes_and_order(tmp_path: Path) -> None:
@@ -79,7 +212,7 @@ def test_whether_work_is_of_the_cpu_is_true_or_false(tmp_path: Path) -> None:
     content.attr.add(name="is_cpu_op", string_val="no")
     data = content.SerializeToString()
     (tmp_path / "t.0.et").write_bytes(rank_bytes([]) + bytes([len(data)]) + data)
-    assert refusal(tmp_path).endswith("t.0.et: node 0 'x': its is_cpu_op is 'no': give true or false")
+    assert refused_folder(tmp_path).endswith("t.0.et: node 0 'x': its is_cpu_op is 'no': give true or false")
 
 
 def test_messages_with_one_tag_keep_their_order(tmp_path: Path) -> None:
@@ -145,7 +278,7 @@ def test_a_name_may_list_the_ranks(tmp_path: Path) -> None:
 def test_a_group_whose_ranks_are_not_known_or_do_not_fit_is_refused(
     tmp_path: Path, names: tuple[str, ...], text: str
 ) -> None:
-    assert refused(tmp_path, in_pairs(*names)) == text
+    assert refused_ranks(tmp_path, in_pairs(*names)) == text
 
 
 def write_metadata(folder: Path, ranks: dict[int, list[ChakraNode]]) -> Path:
@@ -220,7 +353,7 @@ def without(rank: int, position: int) -> dict[int, list[ChakraNode]]:
 def test_what_cannot_be_replayed_is_refused_in_one_line(
     tmp_path: Path, ranks: dict[int, list[ChakraNode]], text: str
 ) -> None:
-    assert text in refused(tmp_path, ranks)
+    assert text in refused_ranks(tmp_path, ranks)
 
 
 def test_a_computation_without_operations_may_take_no_time(tmp_path: Path) -> None:
@@ -245,7 +378,7 @@ def test_a_collective_over_some_dimensions_of_a_network_is_refused(
     if accepted:
         assert replayed_trace(tmp_path).groups == ((0, 1),)
     else:
-        assert "t.0.et: node 0 'sum 0': its involved_dim leaves dimensions out" in refusal(tmp_path)
+        assert "t.0.et: node 0 'sum 0': its involved_dim leaves dimensions out" in refused_folder(tmp_path)
 
 
 def test_ranks_that_wait_for_each_other_are_refused(tmp_path: Path) -> None:
@@ -257,7 +390,7 @@ def test_ranks_that_wait_for_each_other_are_refused(tmp_path: Path) -> None:
         ]
         for rank in (0, 1)
     }
-    assert refused(tmp_path, ranks) == (
+    assert refused_ranks(tmp_path, ranks) == (
         "t.0.et: node 0 'COMM_RECV_NODE 0': it waits for ever: messages and collectives of several ranks wait for "
         "each other in a circle"
     )
@@ -265,7 +398,9 @@ def test_ranks_that_wait_for_each_other_are_refused(tmp_path: Path) -> None:
 
 def test_a_send_without_a_receive_is_refused(tmp_path: Path) -> None:
     ranks = {0: [computation(0, 1), message(SEND, 1, (0, 1), 5, tag=4)], 1: []}
-    assert refused(tmp_path, ranks) == ("t.0.et: node 1 'COMM_SEND_NODE 1': rank 1 receives nothing from it with tag 4")
+    assert refused_ranks(tmp_path, ranks) == (
+        "t.0.et: node 1 'COMM_SEND_NODE 1': rank 1 receives nothing from it with tag 4"
+    )
 
 
 @pytest.mark.parametrize(
@@ -280,14 +415,14 @@ def test_a_send_without_a_receive_is_refused(tmp_path: Path) -> None:
 def test_a_folder_without_one_file_a_rank_is_refused(tmp_path: Path, names: list[str], text: str) -> None:
     for name in names:
         (tmp_path / name).write_bytes(rank_bytes([computation(0, 1)]))
-    assert text in refusal(tmp_path)
+    assert text in refused_folder(tmp_path)
 
 
 def test_a_later_version_and_what_is_no_folder_are_refused(tmp_path: Path) -> None:
     metadata = message_class("GlobalMetadata")(version="2.0.0").SerializeToString()
     (tmp_path / "t.0.et").write_bytes(bytes([len(metadata)]) + metadata)
-    assert refusal(tmp_path) == "t.0.et: version '2.0.0' of the format is not read, 0.x and 1.x are"
-    assert "is no folder" in refusal(tmp_path / "t.0.et")
+    assert refused_folder(tmp_path) == "t.0.et: version '2.0.0' of the format is not read, 0.x and 1.x are"
+    assert "is no folder" in refused_folder(tmp_path / "t.0.et")
 
 
 @given(st.data())
@@ -342,7 +477,7 @@ def test_sizes_are_of_one_byte_at_least_and_4_tib_at_most(tmp_path: Path) -> Non
         (first, _) = replayed_trace(write_trace(tmp_path / str(size_bytes), both(size_bytes))).ranks
         assert first[1].size_bytes == size_bytes
     for size_bytes in (0, most + 1):
-        assert f"its comm_size is {size_bytes}: give 1 to 4TiB" in refused(tmp_path, both(size_bytes)).replace(
+        assert f"its comm_size is {size_bytes}: give 1 to 4TiB" in refused_ranks(tmp_path, both(size_bytes)).replace(
             "4096GiB", "4TiB"
         )
 
@@ -351,7 +486,7 @@ def test_a_day_is_the_longest_computation(tmp_path: Path) -> None:
     day_us = 86_400 * 10**6
     (rank,) = replayed_trace(write_trace(tmp_path / "day", {0: [computation(0, day_us)]})).ranks
     assert rank[0].duration_ns == day_us * 1000
-    assert "86400s is the longest" in refused(tmp_path, {0: [computation(0, day_us + 1)]})
+    assert "86400s is the longest" in refused_ranks(tmp_path, {0: [computation(0, day_us + 1)]})
 
 
 def test_files_of_a_trace_are_limited_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -360,7 +495,7 @@ def test_files_of_a_trace_are_limited_together(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(resolution, "MAX_BYTES", size_bytes)
     assert len(replayed_trace(folder).ranks) == 2
     monkeypatch.setattr(resolution, "MAX_BYTES", size_bytes - 1)
-    assert "its files have more than 0 GiB: cut the trace" in refusal(folder)
+    assert "its files have more than 0 GiB: cut the trace" in refused_folder(folder)
 
 
 def test_ends_of_a_message_that_are_not_said_are_those_of_the_file(tmp_path: Path) -> None:
@@ -376,5 +511,7 @@ def test_ends_of_a_message_that_are_not_said_are_those_of_the_file(tmp_path: Pat
     first, second = replayed_trace(write_trace(tmp_path, ranks)).ranks
     assert (first[1].peer, second[0].peer) == (1, 0)
     leave_out(0, 1, "comm_dst")
-    assert "it has no attribute comm_dst" in refused(tmp_path, ranks)
-    assert "its comm_dst is 0, which is no other" in refused(tmp_path, with_node(0, 1, attributes={"comm_dst": 0}))
+    assert "it has no attribute comm_dst" in refused_ranks(tmp_path, ranks)
+    assert "its comm_dst is 0, which is no other" in refused_ranks(
+        tmp_path, with_node(0, 1, attributes={"comm_dst": 0})
+    )

@@ -23,6 +23,35 @@ from wanbed.runner.trainings.trace.resolution import TraceVariant
 from wanbed.testbed.network.topology import Topology
 
 
+def known_misses(point: SweepPoint) -> tuple[KnownMiss, ...]:
+    """Return what applies to the simulation of any variant of a sweep point, each once, in the order of the classes."""
+    found = {miss for variant in point.variants for miss in misses_of(point.topology, variant)}
+    return tuple(each.miss for each in MISS_CLASSES if each.miss in found)
+
+
+def misses_of(topology: Topology, variant: ResolvedVariant) -> tuple[KnownMiss, ...]:
+    """Return what applies to the simulation of one variant, in the order of the classes.
+
+    An ideal transport has no TCP that could be off: nothing applies to it.
+    """
+    if isinstance(variant, ProgramVariant) or variant.transport.model == "ideal":
+        return ()
+    traffic = WanTraffic(topology, variant)
+    return tuple(each.miss for each in MISS_CLASSES if each.applies(traffic))
+
+
+def misses_by_variant(point: SweepPoint) -> dict[str, list[str]]:
+    """Return the names of the misses that apply to each variant of a sweep point that any apply to."""
+    found = {variant.name: [miss.name for miss in misses_of(point.topology, variant)] for variant in point.variants}
+    return {variant: names for variant, names in found.items() if names}
+
+
+def known_miss_facts(topology: Topology, variant: ResolvedVariant) -> Mapping[str, Any]:
+    """Return the misses that apply to a variant as an entry of a simulated trial's facts; {} for none."""
+    found = misses_of(topology, variant)
+    return {"known_misses": [each.document() for each in found]} if found else {}
+
+
 @dataclass(frozen=True)
 class WanTraffic:
     """The traffic of a variant, and of all that runs beside it, over the WAN of a topology."""
@@ -77,12 +106,12 @@ class WanTraffic:
 
     @cached_property
     def fills_a_trunk(self) -> bool:
-        """Whether the variant's node pairs together can send more over a trunk than it carries, at any time."""
+        """Tell whether the variant's node pairs together can send more over a trunk than it carries, at any time."""
         return self._fills((self.variant,))
 
     @cached_property
     def fills_a_trunk_with_others(self) -> bool:
-        """Whether it can together with the variants of other jobs that run beside it."""
+        """Tell whether it can together with the variants of other jobs that run beside it."""
         return bool(self.variant.beside) and self._fills((self.variant, *self.variant.beside))
 
     def _fills(self, at_once: Iterable[ResolvedVariant]) -> bool:
@@ -100,12 +129,12 @@ class WanTraffic:
 
     @cached_property
     def rings_cross(self) -> bool:
-        """Whether a ring that sums more than a byte a replica crosses the WAN."""
+        """Tell whether a ring that sums more than a byte a replica crosses the WAN."""
         return any(_across(pairs) for pairs in _rings(self.variant))
 
     @property
     def is_drawn_as_compared(self) -> bool:
-        """Whether losses or jitter are drawn, packet by packet, and all within what was compared with virtual time.
+        """Tell whether packets draw losses or jitter, all of it within what was compared with virtual time.
 
         A trial beyond that is reported as not modelled.
         """
@@ -121,12 +150,12 @@ class WanTraffic:
 
     @property
     def has_background(self) -> bool:
-        """Whether flows that train nothing share the WAN with it."""
+        """Tell whether flows that train nothing share the WAN with it."""
         return bool(self.variant.background)
 
     @property
     def breaks(self) -> bool:
-        """Whether a link is down at any time of the trial."""
+        """Tell whether a link is down at any time of the trial."""
         return any(
             not conditions.up
             for link in self.topology.wan
@@ -316,32 +345,3 @@ MISS_CLASSES: tuple[MissClass, ...] = (
         lambda traffic: traffic.is_drawn_as_compared,
     ),
 )
-
-
-def known_misses(point: SweepPoint) -> tuple[KnownMiss, ...]:
-    """Return what applies to the simulation of any variant of a sweep point, each once, in the order of the classes."""
-    found = {miss for variant in point.variants for miss in misses_of(point.topology, variant)}
-    return tuple(each.miss for each in MISS_CLASSES if each.miss in found)
-
-
-def misses_of(topology: Topology, variant: ResolvedVariant) -> tuple[KnownMiss, ...]:
-    """Return what applies to the simulation of one variant, in the order of the classes.
-
-    An ideal transport has no TCP that could be off: nothing applies to it.
-    """
-    if isinstance(variant, ProgramVariant) or variant.transport.model == "ideal":
-        return ()
-    traffic = WanTraffic(topology, variant)
-    return tuple(each.miss for each in MISS_CLASSES if each.applies(traffic))
-
-
-def misses_by_variant(point: SweepPoint) -> dict[str, list[str]]:
-    """Return the names of the misses that apply to each variant of a sweep point that any apply to."""
-    found = {variant.name: [miss.name for miss in misses_of(point.topology, variant)] for variant in point.variants}
-    return {variant: names for variant, names in found.items() if names}
-
-
-def known_miss_facts(topology: Topology, variant: ResolvedVariant) -> Mapping[str, Any]:
-    """Return the misses that apply to a variant as an entry of a simulated trial's facts; {} for none."""
-    found = misses_of(topology, variant)
-    return {"known_misses": [each.document() for each in found]} if found else {}

@@ -27,6 +27,55 @@ from wanbed.workloads.compute.varied_durations import DurationDraws
 from wanbed.workloads.schedules.action import ActionKind
 from wanbed.workloads.schedules.schedule import Schedule, load_schedule
 
+BELOW = 1 - 1e-9
+"""A factor that compensates for rounding errors of floating-point sums."""
+
+
+@dataclass(frozen=True)
+class LowerBound:
+    """A time in whole nanoseconds, and the part of which it consists the most."""
+
+    time_ns: int
+    part: str
+
+
+@dataclass(frozen=True)
+class LowerBounds:
+    """The bounds of a trial's period, and of the makespan of each of its iterations."""
+
+    period: LowerBound
+    makespan: LowerBound
+
+
+def lower_bounds(topology: Topology, variant: ResolvedVariant, iterations: int = 1) -> LowerBounds | None:
+    """Return the lower bounds of a variant, of whose iterations there are ``iterations``.
+
+    Return None for a program, a trace, and a schedule of torch or of its own kinds of actions: what they compute and
+    send is not known here. None too for replicas that synchronise seldom, of which few iterations send anything.
+    Where compute times are drawn, the shortest of all draws counts; None for too many draws.
+    """
+    if not isinstance(variant, PipelineVariant) or not variant.follows_own_schedule or not variant.sums_every_iteration:
+        return None
+    schedule = load_schedule(variant.schedule)
+    if schedule.kinds is not Schedule.kinds or schedule.sends is not Schedule.sends:
+        return None
+    if variant.virtual is not None:
+        connections = count_connections(topology, variant.pairs, variant.transport)
+        resources = Resources(topology, variant, connections)
+        virtual = VirtualBound(variant, schedule, resources)
+        waiting = (
+            VirtualBound(_stepping_alike(variant), schedule, resources).makespans() if variant.waits_for_all else ()
+        )
+        return LowerBounds(_largest((*virtual.periods(), *waiting)), _largest(virtual.makespans()))
+    durations = _durations_of(variant, iterations)
+    if durations is None:
+        return None
+    trial = _TrialBound(topology, variant, schedule, durations)
+    waits = variant.waits_for_all
+    waiting = _TrialBound(topology, variant, schedule, durations, steps_alike=True).makespans() if waits else ()
+    return LowerBounds(_largest((*trial.periods(), *waiting)), _largest(trial.makespans()))
+
+
 _OPTIMIZER = "optimizer"
 """The kind of the optimizer step, beside those of actions."""
 
@@ -72,27 +121,8 @@ def _extremes(variant: PipelineVariant, costs: ReplayCosts, iterations: int) -> 
     return {kind: min(each) for kind, each in drawn.items()}, {kind: max(each) for kind, each in drawn.items()}
 
 
-BELOW = 1 - 1e-9
-"""A factor that compensates for rounding errors of floating-point sums."""
-
 _Shares = tuple[tuple[Resource, float], ...]
 """The bits of one transfer that cross each resource."""
-
-
-@dataclass(frozen=True)
-class LowerBound:
-    """A time in whole nanoseconds, and the part of which it consists the most."""
-
-    time_ns: int
-    part: str
-
-
-@dataclass(frozen=True)
-class LowerBounds:
-    """The bounds of a trial's period, and of the makespan of each of its iterations."""
-
-    period: LowerBound
-    makespan: LowerBound
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,35 +140,6 @@ class _Flow:
     way: tuple[str, int]
     count: int
     bits: _Shares
-
-
-def lower_bounds(topology: Topology, variant: ResolvedVariant, iterations: int = 1) -> LowerBounds | None:
-    """Return the lower bounds of a variant, of whose iterations there are ``iterations``.
-
-    Return None for a program, a trace, and a schedule of torch or of its own kinds of actions: what they compute and
-    send is not known here. None too for replicas that synchronise seldom, of which few iterations send anything.
-    Where compute times are drawn, the shortest of all draws counts; None for too many draws.
-    """
-    if not isinstance(variant, PipelineVariant) or not variant.follows_own_schedule or not variant.sums_every_iteration:
-        return None
-    schedule = load_schedule(variant.schedule)
-    if schedule.kinds is not Schedule.kinds or schedule.sends is not Schedule.sends:
-        return None
-    if variant.virtual is not None:
-        connections = count_connections(topology, variant.pairs, variant.transport)
-        resources = Resources(topology, variant, connections)
-        virtual = VirtualBound(variant, schedule, resources)
-        waiting = (
-            VirtualBound(_stepping_alike(variant), schedule, resources).makespans() if variant.waits_for_all else ()
-        )
-        return LowerBounds(_largest((*virtual.periods(), *waiting)), _largest(virtual.makespans()))
-    durations = _durations_of(variant, iterations)
-    if durations is None:
-        return None
-    trial = _TrialBound(topology, variant, schedule, durations)
-    waits = variant.waits_for_all
-    waiting = _TrialBound(topology, variant, schedule, durations, steps_alike=True).makespans() if waits else ()
-    return LowerBounds(_largest((*trial.periods(), *waiting)), _largest(trial.makespans()))
 
 
 def _stepping_alike(variant: PipelineVariant) -> PipelineVariant:

@@ -45,7 +45,7 @@ class TrialSpec:
 
     @property
     def of_ranks(self) -> bool:
-        """Whether ranks of ours train, and nothing else runs."""
+        """Tell whether ranks of ours train, and nothing else runs."""
         variant = self.variant
         own = isinstance(variant, PipelineVariant) and variant.follows_own_schedule
         return own and variant.service is None

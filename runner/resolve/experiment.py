@@ -75,7 +75,7 @@ class SweepPoint:
 
     @property
     def real_time(self) -> bool:
-        """Whether something computes in real time here, which no clock and no dilation changes."""
+        """Tell whether something computes in real time here, which no clock and no dilation changes."""
         return self.spec.compute.backend.real_time or any(
             isinstance(variant, ProgramVariant) for variant in self.variants
         )

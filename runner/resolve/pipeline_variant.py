@@ -149,7 +149,7 @@ class PipelineVariant(ResolvedVariant):
 
     @property
     def overlaps_all_reduce(self) -> bool:
-        """Whether the gradients of replicas are all-reduced in buckets while the last backward computes."""
+        """Tell whether the gradients of replicas are all-reduced in buckets while the last backward computes."""
         return self.transport.sums_in_buckets and self.pipelines > 1
 
     def buckets_bytes(self, stage: int) -> tuple[int, ...]:
@@ -181,22 +181,22 @@ class PipelineVariant(ResolvedVariant):
 
     @property
     def sums_gradients(self) -> bool:
-        """Whether replicas of a stage have connections over which they sum."""
+        """Tell whether replicas of a stage have connections over which they sum."""
         return any(self.work.gradient_bytes)
 
     @property
     def follows_own_schedule(self) -> bool:
-        """Whether ranks of wanbed follow the schedule: torch runs its own schedules itself."""
+        """Tell whether ranks of wanbed follow the schedule: torch runs its own schedules itself."""
         return True
 
     @property
     def sums_every_iteration(self) -> bool:
-        """Whether an optimizer step waits for the sum of the gradients of its iteration."""
+        """Tell whether an optimizer step waits for the sum of the gradients of its iteration."""
         return True
 
     @property
     def is_star(self) -> bool:
-        """Whether what replicas sum goes over a star, whose first replica gathers."""
+        """Tell whether what replicas sum goes over a star, whose first replica gathers."""
         return False
 
     def summing_pairs(self, stage: int) -> tuple[Pair, ...]:

@@ -44,12 +44,12 @@ class ReplicaTimes:
 
     @property
     def varies(self) -> bool:
-        """Whether times are drawn, so that repeats differ."""
+        """Tell whether times are drawn, so that repeats differ."""
         return self.jitter is not None or bool(self.measured_ns)
 
     @property
     def differ(self) -> bool:
-        """Whether a factor of ``compute.slower`` is other than 1."""
+        """Tell whether a factor of ``compute.slower`` is other than 1."""
         return bool(set(self.factors) - {1.0})
 
     def variation(self, rank: int, pipeline: int, stage: int, microbatches: int, dilation: float) -> Variation | None:

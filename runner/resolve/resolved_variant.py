@@ -109,7 +109,7 @@ class ResolvedVariant(ABC):
 
     @property
     def sends_block(self) -> bool:
-        """Whether a GPU that sends starts nothing further until its message has left."""
+        """Tell whether a GPU that sends starts nothing further until its message has left."""
         return not self.transport.overlap
 
     @property
@@ -119,7 +119,7 @@ class ResolvedVariant(ABC):
 
     @property
     def varies(self) -> bool:
-        """Whether compute times are drawn, so that repeats differ."""
+        """Tell whether compute times are drawn, so that repeats differ."""
         return False
 
     @property

@@ -51,7 +51,7 @@ class StageCosts:
 
     @property
     def recomputes(self) -> tuple[bool, ...]:
-        """Whether each stage recomputes its forward: its recompute time is above zero."""
+        """Tell whether each stage recomputes its forward: its recompute time is above zero."""
         return tuple(duration_ns > 0 for duration_ns in self.recompute_ns)
 
     def keeping_last(self) -> "StageCosts":

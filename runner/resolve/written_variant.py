@@ -74,12 +74,12 @@ class ScheduleChoice:
 
     @property
     def whole_replicas(self) -> bool:
-        """Whether each pipeline is the whole model on neighbouring GPUs, rather than cut over datacenters."""
+        """Tell whether each pipeline is the whole model on neighbouring GPUs, rather than cut over datacenters."""
         return self.name == TORCH_DDP if self.kind is None else self.kind.whole_replicas
 
     @property
     def keeps_last(self) -> bool:
-        """Whether the last stage keeps its activations, where others recompute theirs."""
+        """Tell whether the last stage keeps its activations, where others recompute theirs."""
         return self.kind is not None and not self.kind.last_stage_recomputes
 
 

@@ -126,7 +126,7 @@ class BackgroundSpec(StrictModel):
 
     @property
     def is_synthetic(self) -> bool:
-        """Whether its times are drawn."""
+        """Tell whether its times are drawn."""
         return self.on_off is not None and self.on_off.times == "exponential"
 
     @model_serializer(mode="wrap")

@@ -38,7 +38,7 @@ class FaultPlan:
     left: Mapping[tuple[str, frozenset[str]], ResolvedVariant | str] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
-        """Whether anything fails."""
+        """Tell whether anything fails."""
         return bool(self.faults)
 
     def brings_back(self, variant: ResolvedVariant) -> bool:

@@ -226,7 +226,7 @@ class PrefillSpec(StrictModel):
 
     @property
     def drawn(self) -> bool:
-        """Whether arrivals are drawn from the seed and not read from a file."""
+        """Tell whether arrivals are drawn from the seed and not read from a file."""
         return self.trace in DRAWN
 
     @model_validator(mode="after")

@@ -66,7 +66,7 @@ class LocalUpdatesVariant(PipelineVariant):
 
     @property
     def overlaps_all_reduce(self) -> bool:
-        """Whether all-reduces overlap: there are none."""
+        """Tell whether all-reduces overlap: there are none."""
         return False
 
     def buckets_bytes(self, stage: int) -> tuple[int, ...]:
@@ -84,12 +84,12 @@ class LocalUpdatesVariant(PipelineVariant):
 
     @property
     def sums_every_iteration(self) -> bool:
-        """Whether an optimizer step waits for a sum: only now and then."""
+        """Tell whether an optimizer step waits for a sum: only now and then."""
         return False
 
     @property
     def is_star(self) -> bool:
-        """Whether replicas synchronise over a star, whose first replica gathers."""
+        """Tell whether replicas synchronise over a star, whose first replica gathers."""
         return self.synchronization.topology is SumTopology.STAR
 
     @property

@@ -45,148 +45,6 @@ from wanbed.workloads.collective.collective_config import gloo_environment, nccl
 from wanbed.workloads.user_programs.program_config import RANK, MarkedOutput, ProgramConfig
 from wanbed.workloads.user_programs.program_output import telling_line_of
 
-_CONSEQUENCES = re.compile(
-    r"closed by peer|reset by peer|broken pipe|connection (was |is )?(closed|lost|refused)|socket closed|"
-    r"remote process exited|peer (was |is )?lost|heartbeat|timed out|timeout|ended by SIG(TERM|ABRT)|"
-    r"ChildFailedError|DistNetworkError|SignalException",
-    re.IGNORECASE,
-)
-"""The messages that ranks print when another rank has gone, and that a launcher prints about any rank."""
-
-
-def first_cause(lines: Sequence[str]) -> str | None:
-    """Return the first line that is not the consequence of another rank's end, else the first; None without any.
-
-    ``lines`` are in the order in which the processes ended. The rank that fails first often ends last: its traceback
-    is being printed while the others already miss its connection.
-    """
-    return next((line for line in lines if not _CONSEQUENCES.search(line)), lines[0] if lines else None)
-
-
-_PIECE_BYTES = 2**20
-
-
-class IterationWatch:
-    """Counts the iterations that each rank has ended, from the span logs that appear in a folder.
-
-    ``logs`` are the files that ranks may write, by rank.
-    """
-
-    def __init__(self, logs: Mapping[int, Path]) -> None:
-        self._logs = dict(logs)
-        self._read_bytes = dict.fromkeys(logs, 0)
-        self._partial = dict.fromkeys(logs, b"")
-        self.ended: dict[int, int] = {}
-        self.complete: set[int] = set()
-
-    @property
-    def total(self) -> int:
-        """The number of iterations that all ranks together have ended."""
-        return sum(self.ended.values())
-
-    @property
-    def all_complete(self) -> bool:
-        """Whether every rank that has marked an iteration has ended its last one; False while none has."""
-        return bool(self.ended) and self.complete == set(self.ended)
-
-    @property
-    def slowest(self) -> int | None:
-        """The rank that has ended the fewest iterations, the first of several; None if all have ended as many."""
-        counts = {rank: self.ended.get(rank, 0) for rank in self._logs}
-        fewest = min(counts.values())
-        return None if fewest == max(counts.values()) else min(rank for rank in counts if counts[rank] == fewest)
-
-    def look(self) -> None:
-        """Read what has been logged since the last look."""
-        for rank, path in self._logs.items():
-            try:
-                with path.open("rb") as log:
-                    log.seek(self._read_bytes[rank])
-                    while piece := log.read(_PIECE_BYTES):
-                        self._read_bytes[rank] += len(piece)
-                        *lines, self._partial[rank] = (self._partial[rank] + piece).split(b"\n")
-                        for line in lines:
-                            self._take(rank, line)
-            except FileNotFoundError:
-                continue
-
-    def _take(self, rank: int, line: bytes) -> None:
-        self.ended.setdefault(rank, 0)
-        entry = json.loads(line)
-        if entry == {"complete": True}:
-            self.complete.add(rank)
-        elif isinstance(entry, list) and entry[0] == ITERATION:
-            self.ended[rank] += 1
-
-
-def read_ranks(logs: Mapping[int, Path], program: ResolvedProgram, variant: str) -> list[SpanLogContents]:
-    """Return the logs of the ranks that marked iterations, without what lies beyond the program's iterations.
-
-    A program may go on after them until it is ended. Raise TrialError, one line with its remedy, if no rank has marked
-    any, or one has marked fewer than the program has to do.
-    """
-    found = [read_span_log(path) for path in logs.values() if path.exists()]
-    if not any(_ended(log) for log in found):
-        raise TrialError(f"{variant}: its program ended well and no iteration was marked: {_HOW_TO_MARK}")
-    for log in found:
-        if (ended := _ended(log)) < program.iterations:
-            raise TrialError(
-                f"{variant}: its program ended well after {count_text(ended, 'iteration')} at rank {log.header.rank} "
-                f"on {log.header.host}, where {program.iterations} were to be done: let it do more, or give fewer "
-                "iterations"
-            )
-    host_of = {log.header.rank: log.header.host for log in found}
-    return [_with_peers(_within(log, program.iterations), host_of) for log in found]
-
-
-_HOW_TO_MARK = (
-    "it stepped no optimizer of torch's, called no wanbed.mark_iteration(), or printed no line with the pattern: see "
-    "marked_by"
-)
-
-
-def _ended(log: SpanLogContents) -> int:
-    return sum(span.kind == ITERATION for span in log.spans)
-
-
-def _within(log: SpanLogContents, iterations: int) -> SpanLogContents:
-    """Return the log as that of a rank that ended normally: its program is ended by wanbed once it has done enough."""
-    return replace(log, spans=tuple(span for span in log.spans if span.iteration < iterations), complete=True)
-
-
-def _with_peers(log: SpanLogContents, host_of: Mapping[int, str]) -> SpanLogContents:
-    """Return the log with the host at the other end of each message. A rank knows only the number of its peer."""
-
-    def named(span: Span) -> Span:
-        ends = message_ranks(span.kind, span.tensor)
-        return span if ends is None else span._replace(peer=host_of.get(ends[span.kind == "send"], ""))
-
-    return replace(log, spans=tuple(map(named, log.spans)))
-
-
-def profiled_iterations(logs: Sequence[SpanLogContents], program: ResolvedProgram) -> int:
-    """Return how many of the last iterations a profiler has recorded: none where no rank left what it saw.
-
-    A program without torch has no profiler, and that of a torch may fail.
-    """
-    seen = any(span.kind in PROFILED_KINDS for log in logs for span in log.spans)
-    return program.profiled if seen else 0
-
-
-def measured_ns(logs: Sequence[SpanLogContents], program: ResolvedProgram, profiled_iterations: int) -> tuple[int, int]:
-    """Return when the measured iterations began and ended, since the trial's start, by the last rank in each case."""
-    first, last = program.warmup, program.iterations - profiled_iterations - 1
-    edges = [span for log in logs for span in log.spans if span.kind == ITERATION]
-    return (
-        max(span.start_ns for span in edges if span.iteration == first),
-        max(span.end_ns for span in edges if span.iteration == last),
-    )
-
-
-def unmarked(logs: Sequence[SpanLogContents], ranks: int) -> list[int]:
-    """Return the ranks that marked no iteration, of so many."""
-    return sorted(set(range(ranks)) - {log.header.rank for log in logs})
-
 
 @dataclass(frozen=True)
 class ProgramPlaces:
@@ -279,94 +137,6 @@ class ProgramPlaces:
         return {**ours, **{name: filled(value, values) for name, value in known}}
 
 
-def check_programs(point: SweepPoint) -> None:
-    """Raise InputError, naming the field, for a program that is not found or cannot be executed."""
-    for position, variant in enumerate(point.variants):
-        if isinstance(variant, ProgramVariant):
-            for field, name in wanted_programs(variant.program):
-                fault = _fault(name, variant.program)
-                if fault is not None:
-                    raise InputError(f"variants.{position}.program.{field}: {shown(name)}: {fault}")
-
-
-def wanted_programs(program: ResolvedProgram) -> Iterator[tuple[str, str]]:
-    """Yield the field and name, with its placeholders, of each program that has to be there before the trial."""
-    spec = program.spec
-    if spec.setup is not None:
-        # It may make the others.
-        yield "setup", spec.setup[0]
-        return
-    yield "command", spec.command[0]
-    if program.uses_torchrun and program.torchrun_python is None:
-        yield "launcher", "torchrun"
-    yield from ((f"also.{number}.command", each.command[0]) for number, each in enumerate(spec.also))
-
-
-def program_fault(name: str, path: str) -> str | None:
-    """Return why a program cannot be started, with the remedy; None if it can. ``path`` is the PATH to search."""
-    if "/" not in name:
-        found = shutil.which(name, path=path) is not None
-        return None if found else "there is no such program on PATH: install it, or give its path"
-    if not os.path.isfile(name):
-        return f"there is no such program here, in {Path.cwd()}: give the path of one"
-    return None if os.access(name, os.X_OK) else "it is not executable: chmod +x it, or start it by its interpreter"
-
-
-def _fault(name: str, program: ResolvedProgram) -> str | None:
-    values = program.values_everywhere
-    path = program.spec.env.get("PATH", search_path())
-    if not placeholders_in(name) | placeholders_in(path) <= values.keys():
-        # It is known only on a host.
-        return None
-    return program_fault(filled(name, values), filled(path, values))
-
-
-_MODULE = "torch.distributed.run"
-
-
-def torchrun_command(
-    places: ProgramPlaces, host: Host, run_token: str, each: Sequence[str], log_folder: Path
-) -> tuple[str, ...]:
-    """Return the command line that runs torchrun on ``host``, which starts the command ``each`` for every process.
-
-    torchrun belongs to the Python that the user's command names, because that one has the torch that the program uses;
-    otherwise it is searched on PATH. A process that fails is not started again: the trial has failed.
-    """
-    python = places.program.torchrun_python
-    launcher = ["torchrun"] if python is None else [*places.words([python], host), "-m", _MODULE]
-    index = places.hosts.index(host)
-    if places.program.spec.rendezvous == "static":
-        meeting = [
-            "--rdzv-backend=static",
-            f"--node-rank={index}",
-            f"--master-addr={places.rendezvous_address}",
-            f"--master-port={places.rendezvous_port}",
-        ]
-    else:
-        meeting = [
-            "--rdzv-backend=c10d",
-            f"--rdzv-endpoint={places.rendezvous_host.name}:{places.rendezvous_port}",
-        ]
-    return (
-        *launcher,
-        f"--nnodes={len(places.hosts)}",
-        f"--nproc-per-node={len(places.places_on(host))}",
-        *meeting,
-        f"--rdzv-id={run_token}",
-        "--max-restarts=0",
-        # Without one it makes folders in TMPDIR, and leaves them there.
-        f"--log-dir={log_folder}",
-        "--no-python",
-        *each,
-    )
-
-
-_PROGRAM_PROCESS = "wanbed.workloads.user_programs.program_process"
-
-_GRACE_S = 5.0
-"""The time for which a program may still run after SIGTERM."""
-
-
 @dataclass(frozen=True)
 class _ProgramSetting:
     """The setting that the processes of one trial share: their places, folders, and the 0 of their clock.
@@ -395,111 +165,123 @@ class _ProcessLaunch:
     config: ProgramConfig
 
 
-def _rank_launches(setting: _ProgramSetting) -> list[_ProcessLaunch]:
-    """Return the processes that train: one for each rank, or torchrun on each host."""
-    places = setting.places
-    if not places.program.uses_torchrun:
-        return [_rank_launch(setting, place) for place in places.placement.places]
-    return [_torchrun_launch(setting, host) for host in places.hosts]
+_STREAMS = ("stdout", "stderr")
+
+_WRITTEN = "written"
+"""The folder, in a trial's output, of what processes wrote on the machines of a rack."""
 
 
-def _setup_launches(setting: _ProgramSetting) -> list[_ProcessLaunch]:
-    """Return the command that has to end on every host before the ranks start; [] without one."""
-    words = setting.places.program.spec.setup
-    if words is None:
-        return []
-    return [
-        _beside(setting, host, f"setup-{host.name}", f"setup on {host.name}", setting.places.words(words, host))
-        for host in setting.places.hosts
-    ]
+def run_program(
+    trial: RunningTrial, program: ResolvedProgram, begin: Callable[[], None], look: Callable[[], None]
+) -> Ended:
+    """Run a variant's program until its iterations are done. What it printed is in the trial's folder.
 
-
-def _also_launches(setting: _ProgramSetting) -> list[_ProcessLaunch]:
-    """Return the programs beside the ranks."""
-    hosts = {host.name: host for host in setting.places.addresses.topology.hosts}
-    launches = []
-    for number, each in enumerate(setting.places.program.spec.also):
-        command = setting.places.words(each.command, hosts[each.host])
-        label = f"{command[0]} beside the ranks, on {each.host}"
-        launches.append(_beside(setting, hosts[each.host], f"also-{number}-{each.host}", label, command))
-    return launches
-
-
-def _beside(setting: _ProgramSetting, host: Host, name: str, label: str, command: tuple[str, ...]) -> _ProcessLaunch:
-    config = _config(setting, host, name, label, command, environment=setting.places.environment(host))
-    return _ProcessLaunch(host.name, name, config)
-
-
-def _config(
-    setting: _ProgramSetting,
-    host: Host,
-    name: str,
-    label: str,
-    command: tuple[str, ...],
-    *,
-    environment: Mapping[str, str],
-) -> ProgramConfig:
-    spec = setting.places.program.spec
-    return ProgramConfig(
-        label=label,
-        command=command,
-        folder=setting.places.homes[host.name].place(str(Path.cwd())),
-        stdout=str(setting.folder / f"{name}.stdout"),
-        stderr=str(setting.folder / f"{name}.stderr"),
-        output_limit_bytes=spec.output_limit,
-        grace_s=_GRACE_S,
-        environment={**setting.environment, **environment},
-        read_only=spec.read_only,
-        fault=str(setting.folder / f"{name}.fault"),
-        parent_pid=setting.parent_pid,
+    ``begin`` is called just before its ranks are started, ``look`` several times a second. What it printed, and what
+    processes on a rack wrote, are the outputs; loading the program is no part of what is measured. If it fails, what
+    it printed is copied to the folder of failed trials. Raise TrialError, one line with the process that failed and
+    what it printed last.
+    """
+    testbed, variant, setting = trial.testbed, trial.variant, trial.setting
+    hidden = {VISIBLE_DEVICES: ""} if testbed.gpus is None and setting.device == "cpu" else {}
+    homes = {host.name: testbed.home(host.name) for host in testbed.topology.hosts}
+    places = ProgramPlaces(program, variant.placement, setting.addresses, FIRST_PORT, homes)
+    shared = _ProgramSetting(
+        places,
+        setting.folder,
+        setting.epoch_ns,
+        setting.run_token,
+        setting.parent_pid,
+        hidden,
     )
+    written = None
+    run = _ProgramRun(testbed, shared, begin, look)
+    try:
+        run.run()
+        logs = read_ranks(run.span_logs, program, variant.name)
+    except TrialError as fault:
+        with suppress(MachineLostError):
+            written = _written(testbed, setting.folder, program)
+        kept = _kept(_outputs(setting.folder, written), trial.spec.failed)
+        raise TrialError(f"{fault}{f' (what it printed: {kept})' if kept else ''}") from None
+    written = _written(testbed, setting.folder, program)
+    profiled = profiled_iterations(logs, program)
+    facts = _facts(shared, logs, profiled)
+    if written is not None:
+        facts["program"]["written"] = written.document()
+    outputs = _outputs(setting.folder, written)
+    measured = measured_ns(logs, program, profiled)
+    return Ended(logs, setting, arrivals=False, measured_ns=measured, outputs=outputs, facts=lambda _: facts)
 
 
-def _rank_launch(setting: _ProgramSetting, place: StagePlace) -> _ProcessLaunch:
-    places, rank = setting.places, setting.places.rank(place)
-    command = places.words(places.program.spec.command, place.host, place)
-    label = f"rank {rank} on {place.host.name}"
-    config = _config(
-        setting, place.host, f"rank-{rank}", label, command, environment=places.environment(place.host, place)
-    )
-    header = SpanLogHeader(rank, place.host.name, place.datacenter, place.gpu, pipeline=rank, stage=0)
-    return _ProcessLaunch(place.host.name, f"rank-{rank}", _marking(setting, config, header, str(rank)))
+def _written(testbed: RunningTestbed, folder: Path, program: ResolvedProgram) -> Written | None:
+    return testbed.take_written(folder, _WRITTEN, program.spec.output_limit)
 
 
-def _torchrun_launch(setting: _ProgramSetting, host: Host) -> _ProcessLaunch:
-    """Return torchrun on a host. Each process that it starts is one of ours, which knows its rank only then."""
-    places, name = setting.places, f"torchrun-{host.name}"
-    label = f"rank {RANK} on {host.name}"
-    command = places.words(places.program.spec.command, host)
-    inner = _config(setting, host, f"rank-{RANK}", label, command, environment={})
-    # Its rank, GPU and pipeline are filled in by the process.
-    header = SpanLogHeader(0, host.name, host.datacenter, 0, pipeline=0, stage=0)
-    marking = _marking(setting, inner, header, RANK)
-    path = setting.folder / f"{name}-each.json"
-    replace(marking, parent_pid=None, rank_from_environment=True).write(path)
-    each = (*places.homes[host.name].run_module, _PROGRAM_PROCESS, str(path))
-    outer = torchrun_command(places, host, setting.run_token, each, setting.folder / f"{name}-logs")
-    config = _config(setting, host, name, f"torchrun on {host.name}", outer, environment=places.environment(host))
-    return _ProcessLaunch(host.name, name, config)
+def _outputs(folder: Path, written: Written | None) -> dict[str, Path]:
+    """Return the files of what processes printed, by name, without the empty ones, and those that they wrote."""
+    found = sorted(path for stream in _STREAMS for path in folder.glob(f"*.{stream}"))
+    printed = {path.name: path for path in found if path.stat().st_size}
+    return printed if written is None else {**printed, **written.files}
 
 
-def _marking(setting: _ProgramSetting, config: ProgramConfig, header: SpanLogHeader, rank: str) -> ProgramConfig:
-    """Return the configuration of a rank with what marks its iterations: a pattern, or the hook in its Python."""
-    program = setting.places.program
-    log = str(setting.span_log(rank))
-    if program.spec.pattern is not None:
-        marks = MarkedOutput(program.spec.pattern, log, header, program.iterations)
-        return replace(config, marks=marks, epoch_ns=setting.epoch_ns)
-    hook = {
-        "log": log,
-        "header": asdict(header),
-        "epoch_ns": setting.epoch_ns,
-        "iterations": program.iterations,
-        "profile": program.profiled,
-        "marked_by": program.marked_by,
+def _kept(outputs: Mapping[str, Path], failed: Path | None) -> Path | None:
+    if failed is None or not outputs:
+        return None
+    shutil.rmtree(failed, ignore_errors=True)
+    failed.mkdir(parents=True)
+    for name, path in outputs.items():
+        (failed / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, failed / name)
+    return failed
+
+
+def _facts(setting: _ProgramSetting, logs: list[SpanLogContents], profiled: int) -> dict[str, Any]:
+    program, places = setting.places.program, setting.places.placement.places
+    return {
+        "warmup_iterations": program.warmup,
+        "profiled_iterations": profiled,
+        "tokens_per_iteration": program.spec.tokens,
+        "program": {
+            "command": list(program.spec.command),
+            "launcher": program.spec.launcher,
+            "marked_by": program.marked_by,
+            "world_size": len(places),
+            "working_folder": str(Path.cwd()),
+            "files": _file_hashes(setting),
+            "ranks": [
+                {"rank": log.header.rank, "host": log.header.host, "process": log.header.gpu, **_software(setting, log)}
+                for log in logs
+            ],
+            "unmarked_ranks": unmarked(logs, len(places)),
+        },
     }
-    return replace(config, hook=hook)
 
+
+def _software(setting: _ProgramSetting, log: SpanLogContents) -> dict[str, Any]:
+    """Return the versions that a rank runs on, as its hook has written them; {} without a hook."""
+    path = Path(f"{setting.span_log(log.header.rank)}.software.json")
+    return dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
+
+
+def _file_hashes(setting: _ProgramSetting) -> dict[str, str]:
+    """Return the SHA-256 of each file that the command names, by its word: what ran is more than its command line."""
+    program, hashes = setting.places.program, {}
+    values = program.values_everywhere
+    for word in program.spec.command[1:]:
+        # What a rank or its host is told differs from rank to rank, and is no file of the program.
+        if placeholders_in(word) <= values.keys():
+            path = os.path.join(Path.cwd(), filled(word, values))
+            # A word may be a whole program, too long for the name of a file.
+            if os.path.isfile(path):
+                with open(path, "rb") as file:
+                    hashes[word] = file_digest(file, "sha256").hexdigest()
+    return hashes
+
+
+_PROGRAM_PROCESS = "wanbed.workloads.user_programs.program_process"
+
+_GRACE_S = 5.0
+"""The time for which a program may still run after SIGTERM."""
 
 _LOOK_S = 0.1
 
@@ -665,114 +447,332 @@ def _end(group: ProcessGroup) -> None:
     group.wait_for_all(_ENDING_S)
 
 
-_STREAMS = ("stdout", "stderr")
+def _rank_launches(setting: _ProgramSetting) -> list[_ProcessLaunch]:
+    """Return the processes that train: one for each rank, or torchrun on each host."""
+    places = setting.places
+    if not places.program.uses_torchrun:
+        return [_rank_launch(setting, place) for place in places.placement.places]
+    return [_torchrun_launch(setting, host) for host in places.hosts]
 
-_WRITTEN = "written"
-"""The folder, in a trial's output, of what processes wrote on the machines of a rack."""
+
+def _setup_launches(setting: _ProgramSetting) -> list[_ProcessLaunch]:
+    """Return the command that has to end on every host before the ranks start; [] without one."""
+    words = setting.places.program.spec.setup
+    if words is None:
+        return []
+    return [
+        _beside(setting, host, f"setup-{host.name}", f"setup on {host.name}", setting.places.words(words, host))
+        for host in setting.places.hosts
+    ]
 
 
-def run_program(
-    trial: RunningTrial, program: ResolvedProgram, begin: Callable[[], None], look: Callable[[], None]
-) -> Ended:
-    """Run a variant's program until its iterations are done. What it printed is in the trial's folder.
+def _also_launches(setting: _ProgramSetting) -> list[_ProcessLaunch]:
+    """Return the programs beside the ranks."""
+    hosts = {host.name: host for host in setting.places.addresses.topology.hosts}
+    launches = []
+    for number, each in enumerate(setting.places.program.spec.also):
+        command = setting.places.words(each.command, hosts[each.host])
+        label = f"{command[0]} beside the ranks, on {each.host}"
+        launches.append(_beside(setting, hosts[each.host], f"also-{number}-{each.host}", label, command))
+    return launches
 
-    ``begin`` is called just before its ranks are started, ``look`` several times a second. What it printed, and what
-    processes on a rack wrote, are the outputs; loading the program is no part of what is measured. If it fails, what
-    it printed is copied to the folder of failed trials. Raise TrialError, one line with the process that failed and
-    what it printed last.
-    """
-    testbed, variant, setting = trial.testbed, trial.variant, trial.setting
-    hidden = {VISIBLE_DEVICES: ""} if testbed.gpus is None and setting.device == "cpu" else {}
-    homes = {host.name: testbed.home(host.name) for host in testbed.topology.hosts}
-    places = ProgramPlaces(program, variant.placement, setting.addresses, FIRST_PORT, homes)
-    shared = _ProgramSetting(
-        places,
-        setting.folder,
-        setting.epoch_ns,
-        setting.run_token,
-        setting.parent_pid,
-        hidden,
+
+def _beside(setting: _ProgramSetting, host: Host, name: str, label: str, command: tuple[str, ...]) -> _ProcessLaunch:
+    config = _config(setting, host, name, label, command, environment=setting.places.environment(host))
+    return _ProcessLaunch(host.name, name, config)
+
+
+def _config(
+    setting: _ProgramSetting,
+    host: Host,
+    name: str,
+    label: str,
+    command: tuple[str, ...],
+    *,
+    environment: Mapping[str, str],
+) -> ProgramConfig:
+    spec = setting.places.program.spec
+    return ProgramConfig(
+        label=label,
+        command=command,
+        folder=setting.places.homes[host.name].place(str(Path.cwd())),
+        stdout=str(setting.folder / f"{name}.stdout"),
+        stderr=str(setting.folder / f"{name}.stderr"),
+        output_limit_bytes=spec.output_limit,
+        grace_s=_GRACE_S,
+        environment={**setting.environment, **environment},
+        read_only=spec.read_only,
+        fault=str(setting.folder / f"{name}.fault"),
+        parent_pid=setting.parent_pid,
     )
-    written = None
-    run = _ProgramRun(testbed, shared, begin, look)
-    try:
-        run.run()
-        logs = read_ranks(run.span_logs, program, variant.name)
-    except TrialError as fault:
-        with suppress(MachineLostError):
-            written = _written(testbed, setting.folder, program)
-        kept = _kept(_outputs(setting.folder, written), trial.spec.failed)
-        raise TrialError(f"{fault}{f' (what it printed: {kept})' if kept else ''}") from None
-    written = _written(testbed, setting.folder, program)
-    profiled = profiled_iterations(logs, program)
-    facts = _facts(shared, logs, profiled)
-    if written is not None:
-        facts["program"]["written"] = written.document()
-    outputs = _outputs(setting.folder, written)
-    measured = measured_ns(logs, program, profiled)
-    return Ended(logs, setting, arrivals=False, measured_ns=measured, outputs=outputs, facts=lambda _: facts)
 
 
-def _written(testbed: RunningTestbed, folder: Path, program: ResolvedProgram) -> Written | None:
-    return testbed.take_written(folder, _WRITTEN, program.spec.output_limit)
+def _rank_launch(setting: _ProgramSetting, place: StagePlace) -> _ProcessLaunch:
+    places, rank = setting.places, setting.places.rank(place)
+    command = places.words(places.program.spec.command, place.host, place)
+    label = f"rank {rank} on {place.host.name}"
+    config = _config(
+        setting, place.host, f"rank-{rank}", label, command, environment=places.environment(place.host, place)
+    )
+    header = SpanLogHeader(rank, place.host.name, place.datacenter, place.gpu, pipeline=rank, stage=0)
+    return _ProcessLaunch(place.host.name, f"rank-{rank}", _marking(setting, config, header, str(rank)))
 
 
-def _outputs(folder: Path, written: Written | None) -> dict[str, Path]:
-    """Return the files of what processes printed, by name, without the empty ones, and those that they wrote."""
-    found = sorted(path for stream in _STREAMS for path in folder.glob(f"*.{stream}"))
-    printed = {path.name: path for path in found if path.stat().st_size}
-    return printed if written is None else {**printed, **written.files}
+def _torchrun_launch(setting: _ProgramSetting, host: Host) -> _ProcessLaunch:
+    """Return torchrun on a host. Each process that it starts is one of ours, which knows its rank only then."""
+    places, name = setting.places, f"torchrun-{host.name}"
+    label = f"rank {RANK} on {host.name}"
+    command = places.words(places.program.spec.command, host)
+    inner = _config(setting, host, f"rank-{RANK}", label, command, environment={})
+    # Its rank, GPU and pipeline are filled in by the process.
+    header = SpanLogHeader(0, host.name, host.datacenter, 0, pipeline=0, stage=0)
+    marking = _marking(setting, inner, header, RANK)
+    path = setting.folder / f"{name}-each.json"
+    replace(marking, parent_pid=None, rank_from_environment=True).write(path)
+    each = (*places.homes[host.name].run_module, _PROGRAM_PROCESS, str(path))
+    outer = torchrun_command(places, host, setting.run_token, each, setting.folder / f"{name}-logs")
+    config = _config(setting, host, name, f"torchrun on {host.name}", outer, environment=places.environment(host))
+    return _ProcessLaunch(host.name, name, config)
 
 
-def _kept(outputs: Mapping[str, Path], failed: Path | None) -> Path | None:
-    if failed is None or not outputs:
-        return None
-    shutil.rmtree(failed, ignore_errors=True)
-    failed.mkdir(parents=True)
-    for name, path in outputs.items():
-        (failed / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(path, failed / name)
-    return failed
-
-
-def _facts(setting: _ProgramSetting, logs: list[SpanLogContents], profiled: int) -> dict[str, Any]:
-    program, places = setting.places.program, setting.places.placement.places
-    return {
-        "warmup_iterations": program.warmup,
-        "profiled_iterations": profiled,
-        "tokens_per_iteration": program.spec.tokens,
-        "program": {
-            "command": list(program.spec.command),
-            "launcher": program.spec.launcher,
-            "marked_by": program.marked_by,
-            "world_size": len(places),
-            "working_folder": str(Path.cwd()),
-            "files": _file_hashes(setting),
-            "ranks": [
-                {"rank": log.header.rank, "host": log.header.host, "process": log.header.gpu, **_software(setting, log)}
-                for log in logs
-            ],
-            "unmarked_ranks": unmarked(logs, len(places)),
-        },
+def _marking(setting: _ProgramSetting, config: ProgramConfig, header: SpanLogHeader, rank: str) -> ProgramConfig:
+    """Return the configuration of a rank with what marks its iterations: a pattern, or the hook in its Python."""
+    program = setting.places.program
+    log = str(setting.span_log(rank))
+    if program.spec.pattern is not None:
+        marks = MarkedOutput(program.spec.pattern, log, header, program.iterations)
+        return replace(config, marks=marks, epoch_ns=setting.epoch_ns)
+    hook = {
+        "log": log,
+        "header": asdict(header),
+        "epoch_ns": setting.epoch_ns,
+        "iterations": program.iterations,
+        "profile": program.profiled,
+        "marked_by": program.marked_by,
     }
+    return replace(config, hook=hook)
 
 
-def _software(setting: _ProgramSetting, log: SpanLogContents) -> dict[str, Any]:
-    """Return the versions that a rank runs on, as its hook has written them; {} without a hook."""
-    path = Path(f"{setting.span_log(log.header.rank)}.software.json")
-    return dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
+_MODULE = "torch.distributed.run"
 
 
-def _file_hashes(setting: _ProgramSetting) -> dict[str, str]:
-    """Return the SHA-256 of each file that the command names, by its word: what ran is more than its command line."""
-    program, hashes = setting.places.program, {}
+def torchrun_command(
+    places: ProgramPlaces, host: Host, run_token: str, each: Sequence[str], log_folder: Path
+) -> tuple[str, ...]:
+    """Return the command line that runs torchrun on ``host``, which starts the command ``each`` for every process.
+
+    torchrun belongs to the Python that the user's command names, because that one has the torch that the program uses;
+    otherwise it is searched on PATH. A process that fails is not started again: the trial has failed.
+    """
+    python = places.program.torchrun_python
+    launcher = ["torchrun"] if python is None else [*places.words([python], host), "-m", _MODULE]
+    index = places.hosts.index(host)
+    if places.program.spec.rendezvous == "static":
+        meeting = [
+            "--rdzv-backend=static",
+            f"--node-rank={index}",
+            f"--master-addr={places.rendezvous_address}",
+            f"--master-port={places.rendezvous_port}",
+        ]
+    else:
+        meeting = [
+            "--rdzv-backend=c10d",
+            f"--rdzv-endpoint={places.rendezvous_host.name}:{places.rendezvous_port}",
+        ]
+    return (
+        *launcher,
+        f"--nnodes={len(places.hosts)}",
+        f"--nproc-per-node={len(places.places_on(host))}",
+        *meeting,
+        f"--rdzv-id={run_token}",
+        "--max-restarts=0",
+        # Without one it makes folders in TMPDIR, and leaves them there.
+        f"--log-dir={log_folder}",
+        "--no-python",
+        *each,
+    )
+
+
+_CONSEQUENCES = re.compile(
+    r"closed by peer|reset by peer|broken pipe|connection (was |is )?(closed|lost|refused)|socket closed|"
+    r"remote process exited|peer (was |is )?lost|heartbeat|timed out|timeout|ended by SIG(TERM|ABRT)|"
+    r"ChildFailedError|DistNetworkError|SignalException",
+    re.IGNORECASE,
+)
+"""The messages that ranks print when another rank has gone, and that a launcher prints about any rank."""
+
+
+def first_cause(lines: Sequence[str]) -> str | None:
+    """Return the first line that is not the consequence of another rank's end, else the first; None without any.
+
+    ``lines`` are in the order in which the processes ended. The rank that fails first often ends last: its traceback
+    is being printed while the others already miss its connection.
+    """
+    return next((line for line in lines if not _CONSEQUENCES.search(line)), lines[0] if lines else None)
+
+
+_PIECE_BYTES = 2**20
+
+
+class IterationWatch:
+    """Counts the iterations that each rank has ended, from the span logs that appear in a folder.
+
+    ``logs`` are the files that ranks may write, by rank.
+    """
+
+    def __init__(self, logs: Mapping[int, Path]) -> None:
+        self._logs = dict(logs)
+        self._read_bytes = dict.fromkeys(logs, 0)
+        self._partial = dict.fromkeys(logs, b"")
+        self.ended: dict[int, int] = {}
+        self.complete: set[int] = set()
+
+    @property
+    def total(self) -> int:
+        """The number of iterations that all ranks together have ended."""
+        return sum(self.ended.values())
+
+    @property
+    def all_complete(self) -> bool:
+        """Tell whether every rank that has marked an iteration has ended its last one; False while none has."""
+        return bool(self.ended) and self.complete == set(self.ended)
+
+    @property
+    def slowest(self) -> int | None:
+        """The rank that has ended the fewest iterations, the first of several; None if all have ended as many."""
+        counts = {rank: self.ended.get(rank, 0) for rank in self._logs}
+        fewest = min(counts.values())
+        return None if fewest == max(counts.values()) else min(rank for rank in counts if counts[rank] == fewest)
+
+    def look(self) -> None:
+        """Read what has been logged since the last look."""
+        for rank, path in self._logs.items():
+            try:
+                with path.open("rb") as log:
+                    log.seek(self._read_bytes[rank])
+                    while piece := log.read(_PIECE_BYTES):
+                        self._read_bytes[rank] += len(piece)
+                        *lines, self._partial[rank] = (self._partial[rank] + piece).split(b"\n")
+                        for line in lines:
+                            self._take(rank, line)
+            except FileNotFoundError:
+                continue
+
+    def _take(self, rank: int, line: bytes) -> None:
+        self.ended.setdefault(rank, 0)
+        entry = json.loads(line)
+        if entry == {"complete": True}:
+            self.complete.add(rank)
+        elif isinstance(entry, list) and entry[0] == ITERATION:
+            self.ended[rank] += 1
+
+
+def read_ranks(logs: Mapping[int, Path], program: ResolvedProgram, variant: str) -> list[SpanLogContents]:
+    """Return the logs of the ranks that marked iterations, without what lies beyond the program's iterations.
+
+    A program may go on after them until it is ended. Raise TrialError, one line with its remedy, if no rank has marked
+    any, or one has marked fewer than the program has to do.
+    """
+    found = [read_span_log(path) for path in logs.values() if path.exists()]
+    if not any(_ended(log) for log in found):
+        raise TrialError(f"{variant}: its program ended well and no iteration was marked: {_HOW_TO_MARK}")
+    for log in found:
+        if (ended := _ended(log)) < program.iterations:
+            raise TrialError(
+                f"{variant}: its program ended well after {count_text(ended, 'iteration')} at rank {log.header.rank} "
+                f"on {log.header.host}, where {program.iterations} were to be done: let it do more, or give fewer "
+                "iterations"
+            )
+    host_of = {log.header.rank: log.header.host for log in found}
+    return [_with_peers(_within(log, program.iterations), host_of) for log in found]
+
+
+_HOW_TO_MARK = (
+    "it stepped no optimizer of torch's, called no wanbed.mark_iteration(), or printed no line with the pattern: see "
+    "marked_by"
+)
+
+
+def _ended(log: SpanLogContents) -> int:
+    return sum(span.kind == ITERATION for span in log.spans)
+
+
+def _within(log: SpanLogContents, iterations: int) -> SpanLogContents:
+    """Return the log as that of a rank that ended normally: its program is ended by wanbed once it has done enough."""
+    return replace(log, spans=tuple(span for span in log.spans if span.iteration < iterations), complete=True)
+
+
+def _with_peers(log: SpanLogContents, host_of: Mapping[int, str]) -> SpanLogContents:
+    """Return the log with the host at the other end of each message. A rank knows only the number of its peer."""
+
+    def named(span: Span) -> Span:
+        ends = message_ranks(span.kind, span.tensor)
+        return span if ends is None else span._replace(peer=host_of.get(ends[span.kind == "send"], ""))
+
+    return replace(log, spans=tuple(map(named, log.spans)))
+
+
+def profiled_iterations(logs: Sequence[SpanLogContents], program: ResolvedProgram) -> int:
+    """Return how many of the last iterations a profiler has recorded: none where no rank left what it saw.
+
+    A program without torch has no profiler, and that of a torch may fail.
+    """
+    seen = any(span.kind in PROFILED_KINDS for log in logs for span in log.spans)
+    return program.profiled if seen else 0
+
+
+def measured_ns(logs: Sequence[SpanLogContents], program: ResolvedProgram, profiled_iterations: int) -> tuple[int, int]:
+    """Return when the measured iterations began and ended, since the trial's start, by the last rank in each case."""
+    first, last = program.warmup, program.iterations - profiled_iterations - 1
+    edges = [span for log in logs for span in log.spans if span.kind == ITERATION]
+    return (
+        max(span.start_ns for span in edges if span.iteration == first),
+        max(span.end_ns for span in edges if span.iteration == last),
+    )
+
+
+def unmarked(logs: Sequence[SpanLogContents], ranks: int) -> list[int]:
+    """Return the ranks that marked no iteration, of so many."""
+    return sorted(set(range(ranks)) - {log.header.rank for log in logs})
+
+
+def check_programs(point: SweepPoint) -> None:
+    """Raise InputError, naming the field, for a program that is not found or cannot be executed."""
+    for position, variant in enumerate(point.variants):
+        if isinstance(variant, ProgramVariant):
+            for field, name in wanted_programs(variant.program):
+                fault = _fault(name, variant.program)
+                if fault is not None:
+                    raise InputError(f"variants.{position}.program.{field}: {shown(name)}: {fault}")
+
+
+def wanted_programs(program: ResolvedProgram) -> Iterator[tuple[str, str]]:
+    """Yield the field and name, with its placeholders, of each program that has to be there before the trial."""
+    spec = program.spec
+    if spec.setup is not None:
+        # It may make the others.
+        yield "setup", spec.setup[0]
+        return
+    yield "command", spec.command[0]
+    if program.uses_torchrun and program.torchrun_python is None:
+        yield "launcher", "torchrun"
+    yield from ((f"also.{number}.command", each.command[0]) for number, each in enumerate(spec.also))
+
+
+def program_fault(name: str, path: str) -> str | None:
+    """Return why a program cannot be started, with the remedy; None if it can. ``path`` is the PATH to search."""
+    if "/" not in name:
+        found = shutil.which(name, path=path) is not None
+        return None if found else "there is no such program on PATH: install it, or give its path"
+    if not os.path.isfile(name):
+        return f"there is no such program here, in {Path.cwd()}: give the path of one"
+    return None if os.access(name, os.X_OK) else "it is not executable: chmod +x it, or start it by its interpreter"
+
+
+def _fault(name: str, program: ResolvedProgram) -> str | None:
     values = program.values_everywhere
-    for word in program.spec.command[1:]:
-        # What a rank or its host is told differs from rank to rank, and is no file of the program.
-        if placeholders_in(word) <= values.keys():
-            path = os.path.join(Path.cwd(), filled(word, values))
-            # A word may be a whole program, too long for the name of a file.
-            if os.path.isfile(path):
-                with open(path, "rb") as file:
-                    hashes[word] = file_digest(file, "sha256").hexdigest()
-    return hashes
+    path = program.spec.env.get("PATH", search_path())
+    if not placeholders_in(name) | placeholders_in(path) <= values.keys():
+        # It is known only on a host.
+        return None
+    return program_fault(filled(name, values), filled(path, values))

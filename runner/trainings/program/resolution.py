@@ -48,7 +48,7 @@ class ResolvedProgram:
 
     @property
     def uses_torchrun(self) -> bool:
-        """Whether torch's launcher starts the processes of a host."""
+        """Tell whether torch's launcher starts the processes of a host."""
         return self.spec.launcher == "torchrun"
 
 

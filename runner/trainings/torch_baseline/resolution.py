@@ -15,17 +15,17 @@ class BaselineVariant(PipelineVariant):
 
     @property
     def follows_own_schedule(self) -> bool:
-        """Whether ranks of wanbed follow the schedule."""
+        """Tell whether ranks of wanbed follow the schedule."""
         return False
 
     @property
     def overlaps_all_reduce(self) -> bool:
-        """Whether wanbed's all-reduces overlap: there are none."""
+        """Tell whether wanbed's all-reduces overlap: there are none."""
         return False
 
     @property
     def sums_gradients(self) -> bool:
-        """Whether replicas sum gradients: torch's do, whatever their size is."""
+        """Tell whether replicas sum gradients: torch's do, whatever their size is."""
         return True
 
 

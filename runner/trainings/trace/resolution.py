@@ -52,6 +52,128 @@ from wanbed.workloads.trace_replay.replayed_trace import (
     WorkKind,
 )
 
+
+@dataclass(frozen=True, kw_only=True)
+class TraceVariant(ResolvedVariant):
+    """A variant whose ranks replay ``trace``. Each rank is a stage of the only pipeline."""
+
+    trace: ReplayedTrace
+
+    @cached_property
+    def pairs(self) -> tuple[Pair, ...]:
+        """The pairs of ranks that send to each other, and of neighbours in a group's ring."""
+        rank = self.placement.rank
+        of_rings = {(rank(one), rank(other)) for ring in self.rings for one, other in ring}
+        return self._pairs_of(self.trace.pairs | of_rings)
+
+    @cached_property
+    def rings(self) -> tuple[tuple[Pair, ...], ...]:
+        """Each place with the next one of its ring, for every group that has collectives."""
+        rings = (ring_order([self.placement.places[rank] for rank in group]) for group in self.trace.groups)
+        return tuple(ring_pairs(ring) for ring in rings)
+
+    def transfers(self) -> Iterator[Transfer]:
+        """Yield each message of the trace, and the segments of each ring."""
+        places, trace = self.placement.places, self.trace
+        for rank, nodes in enumerate(trace.ranks):
+            for node in nodes:
+                if node.kind is WorkKind.SEND:
+                    yield Transfer("a message", node.size_bytes, (places[rank], places[node.peer]))
+                elif node.kind is WorkKind.COLLECTIVE and rank == trace.groups[node.group][0]:
+                    ring, collective = self.rings[node.group], trace.collective(node)
+                    what = f"a segment of a ring's {kind_text(collective.kind)}"
+                    for pair in ring:
+                        yield Transfer(what, collective.whole_bytes // len(ring), pair)
+
+    def serial_s(self, transfer_s: Callable[[int], float]) -> float:
+        """Return an upper bound of an iteration in seconds, as ``ResolvedVariant.serial_s`` says."""
+        trace = self.trace
+        computing_s = sum(trace.computing_ns(rank) for rank in range(len(trace.ranks))) / 1e9
+        nodes = [node for own in trace.ranks for node in own]
+        messages_s = sum(transfer_s(node.size_bytes) for node in nodes if node.kind is WorkKind.SEND)
+        collectives = [trace.collective(node) for node in nodes if node.kind is WorkKind.COLLECTIVE]
+        rings_s = sum(2 * transfer_s(each.whole_bytes) for each in collectives)
+        return computing_s + messages_s + len(trace.ranks) * rings_s
+
+    def document(self) -> Mapping[str, Any]:
+        """Return what the experiment file leaves open, as resolved, in plain JSON types."""
+        return {
+            "placement": self._places_document(),
+            "microbatches": 1,
+            "pipelines_per_cell": 1,
+            "work": _work(self.trace).document(),
+            "trace": self.trace.digest,
+        }
+
+
+def _work(trace: ReplayedTrace) -> StageCosts:
+    """Return stage costs that say how long each rank computes, as one forward that sends nothing."""
+    ranks = len(trace.ranks)
+    none = (0,) * ranks
+    computing_ns = tuple(trace.computing_ns(rank) for rank in range(ranks))
+    return StageCosts(computing_ns, none, none, none, none, none, none[1:], none)
+
+
+def resolve_trace(written: WrittenVariant) -> TraceVariant:
+    """Return the variant, resolved. Raise InputError if the trace cannot be replayed, or not with this variant."""
+    _check_alone(written)
+    assert written.spec.compute.trace is not None
+    with prefixed("compute.trace: "):
+        trace = replayed_trace(written.directory / written.spec.compute.trace)
+    placement = _placement(written, len(trace.ranks))
+    check_all_reduce(written, placement)
+    resolved = TraceVariant(spec=written.variant, placement=placement, trace=trace, seed=written.spec.seed)
+    check_trace_extent(written, trace, placement.places, resolved.rings)
+    return resolved
+
+
+def _check_alone(written: WrittenVariant) -> None:
+    """Raise InputError for what a trace is not combined with, because it has its own or is not replayed with it."""
+    spec, variant, here = written.spec, written.variant, written.field
+    own = "the trace has its own"
+    if spec.model is not None:
+        raise InputError(f"model: {own}: leave model out")
+    if spec.prefill is not None:
+        raise InputError("prefill: nothing prefills beside a replayed trace: leave the section out")
+    for name in ("stages", "pipelines", "microbatches", "memory_bound", "virtual_stages"):
+        if getattr(spec.training, name) != TrainingSpec.model_fields[name].default:
+            raise InputError(f"training.{name}: {own} ranks and work: leave {name} out")
+        if getattr(variant.training, name) is not None:
+            raise InputError(f"{here}.training.{name}: {own} ranks and work: leave {name} out")
+    if variant.options:
+        raise InputError(f"{here}.options: a trace takes none: leave options out")
+    if variant.transport.sharing != "none":
+        raise InputError(
+            f"{here}.transport.sharing: {variant.transport.sharing}: each message of a trace goes over the connections "
+            "of its own two hosts: leave sharing out"
+        )
+    if not variant.transport.overlap:
+        raise InputError(
+            f"{here}.transport.overlap: false: {own} order of computations and messages: leave overlap out"
+        )
+    if variant.transport.all_reduce_overlap != TransportSpec.model_fields["all_reduce_overlap"].default:
+        raise InputError(
+            f"{here}.transport.all_reduce_overlap: {own} all-reduces, which overlap as it says: leave "
+            "all_reduce_overlap out"
+        )
+    if variant.placement == AUTO:
+        raise InputError(
+            f"{here}.placement: auto: the planner places stages of a schedule: name the datacenter of each rank"
+        )
+
+
+def _placement(written: WrittenVariant, ranks: int) -> Placement:
+    configured: ConfiguredPlacement | None = written.variant.placement
+    if configured is None:
+        return place_ranks(written.topology, ranks, "compute.trace")
+    if len(configured) != ranks or not all(isinstance(name, str) for name in configured):
+        raise InputError(
+            f"{written.field}.placement: {shown(list(configured))} for {ranks} ranks: name one datacenter for each"
+        )
+    with prefixed(f"{written.field}."):
+        return place_stages(written.topology, ranks, 1, configured)
+
+
 MAX_BYTES = 2**30
 """The most bytes of all files together. A node takes some tens, and a hundred times as much in memory."""
 
@@ -141,67 +263,6 @@ def _nodes(path: Path, content: bytes) -> tuple[ChakraNode, ...]:
     if _VERSION.fullmatch(version) is None:
         raise InputError(f"{path}: version {shown(version)} of the format is not read, 0.x and 1.x are")
     return tuple(nodes)
-
-
-@dataclass(frozen=True, kw_only=True)
-class TraceVariant(ResolvedVariant):
-    """A variant whose ranks replay ``trace``. Each rank is a stage of the only pipeline."""
-
-    trace: ReplayedTrace
-
-    @cached_property
-    def pairs(self) -> tuple[Pair, ...]:
-        """The pairs of ranks that send to each other, and of neighbours in a group's ring."""
-        rank = self.placement.rank
-        of_rings = {(rank(one), rank(other)) for ring in self.rings for one, other in ring}
-        return self._pairs_of(self.trace.pairs | of_rings)
-
-    @cached_property
-    def rings(self) -> tuple[tuple[Pair, ...], ...]:
-        """Each place with the next one of its ring, for every group that has collectives."""
-        rings = (ring_order([self.placement.places[rank] for rank in group]) for group in self.trace.groups)
-        return tuple(ring_pairs(ring) for ring in rings)
-
-    def transfers(self) -> Iterator[Transfer]:
-        """Yield each message of the trace, and the segments of each ring."""
-        places, trace = self.placement.places, self.trace
-        for rank, nodes in enumerate(trace.ranks):
-            for node in nodes:
-                if node.kind is WorkKind.SEND:
-                    yield Transfer("a message", node.size_bytes, (places[rank], places[node.peer]))
-                elif node.kind is WorkKind.COLLECTIVE and rank == trace.groups[node.group][0]:
-                    ring, collective = self.rings[node.group], trace.collective(node)
-                    what = f"a segment of a ring's {kind_text(collective.kind)}"
-                    for pair in ring:
-                        yield Transfer(what, collective.whole_bytes // len(ring), pair)
-
-    def serial_s(self, transfer_s: Callable[[int], float]) -> float:
-        """Return an upper bound of an iteration in seconds, as ``ResolvedVariant.serial_s`` says."""
-        trace = self.trace
-        computing_s = sum(trace.computing_ns(rank) for rank in range(len(trace.ranks))) / 1e9
-        nodes = [node for own in trace.ranks for node in own]
-        messages_s = sum(transfer_s(node.size_bytes) for node in nodes if node.kind is WorkKind.SEND)
-        collectives = [trace.collective(node) for node in nodes if node.kind is WorkKind.COLLECTIVE]
-        rings_s = sum(2 * transfer_s(each.whole_bytes) for each in collectives)
-        return computing_s + messages_s + len(trace.ranks) * rings_s
-
-    def document(self) -> Mapping[str, Any]:
-        """Return what the experiment file leaves open, as resolved, in plain JSON types."""
-        return {
-            "placement": self._places_document(),
-            "microbatches": 1,
-            "pipelines_per_cell": 1,
-            "work": _work(self.trace).document(),
-            "trace": self.trace.digest,
-        }
-
-
-def _work(trace: ReplayedTrace) -> StageCosts:
-    """Return stage costs that say how long each rank computes, as one forward that sends nothing."""
-    ranks = len(trace.ranks)
-    none = (0,) * ranks
-    computing_ns = tuple(trace.computing_ns(rank) for rank in range(ranks))
-    return StageCosts(computing_ns, none, none, none, none, none, none[1:], none)
 
 
 _LISTED = re.compile(r"\[?\s*\d{1,6}(\s*,\s*\d{1,6})+\s*\]?")
@@ -641,63 +702,3 @@ def _check_ends(files: tuple[_RankFile, ...], ranks: list[list[_CheckedNode]], t
                 ranks[rank][waiting].node,
                 "it waits for ever: messages and collectives of several ranks wait for each other in a circle",
             )
-
-
-def resolve_trace(written: WrittenVariant) -> TraceVariant:
-    """Return the variant, resolved. Raise InputError if the trace cannot be replayed, or not with this variant."""
-    _check_alone(written)
-    assert written.spec.compute.trace is not None
-    with prefixed("compute.trace: "):
-        trace = replayed_trace(written.directory / written.spec.compute.trace)
-    placement = _placement(written, len(trace.ranks))
-    check_all_reduce(written, placement)
-    resolved = TraceVariant(spec=written.variant, placement=placement, trace=trace, seed=written.spec.seed)
-    check_trace_extent(written, trace, placement.places, resolved.rings)
-    return resolved
-
-
-def _check_alone(written: WrittenVariant) -> None:
-    """Raise InputError for what a trace is not combined with, because it has its own or is not replayed with it."""
-    spec, variant, here = written.spec, written.variant, written.field
-    own = "the trace has its own"
-    if spec.model is not None:
-        raise InputError(f"model: {own}: leave model out")
-    if spec.prefill is not None:
-        raise InputError("prefill: nothing prefills beside a replayed trace: leave the section out")
-    for name in ("stages", "pipelines", "microbatches", "memory_bound", "virtual_stages"):
-        if getattr(spec.training, name) != TrainingSpec.model_fields[name].default:
-            raise InputError(f"training.{name}: {own} ranks and work: leave {name} out")
-        if getattr(variant.training, name) is not None:
-            raise InputError(f"{here}.training.{name}: {own} ranks and work: leave {name} out")
-    if variant.options:
-        raise InputError(f"{here}.options: a trace takes none: leave options out")
-    if variant.transport.sharing != "none":
-        raise InputError(
-            f"{here}.transport.sharing: {variant.transport.sharing}: each message of a trace goes over the connections "
-            "of its own two hosts: leave sharing out"
-        )
-    if not variant.transport.overlap:
-        raise InputError(
-            f"{here}.transport.overlap: false: {own} order of computations and messages: leave overlap out"
-        )
-    if variant.transport.all_reduce_overlap != TransportSpec.model_fields["all_reduce_overlap"].default:
-        raise InputError(
-            f"{here}.transport.all_reduce_overlap: {own} all-reduces, which overlap as it says: leave "
-            "all_reduce_overlap out"
-        )
-    if variant.placement == AUTO:
-        raise InputError(
-            f"{here}.placement: auto: the planner places stages of a schedule: name the datacenter of each rank"
-        )
-
-
-def _placement(written: WrittenVariant, ranks: int) -> Placement:
-    configured: ConfiguredPlacement | None = written.variant.placement
-    if configured is None:
-        return place_ranks(written.topology, ranks, "compute.trace")
-    if len(configured) != ranks or not all(isinstance(name, str) for name in configured):
-        raise InputError(
-            f"{written.field}.placement: {shown(list(configured))} for {ranks} ranks: name one datacenter for each"
-        )
-    with prefixed(f"{written.field}."):
-        return place_stages(written.topology, ranks, 1, configured)

@@ -28,9 +28,9 @@ class Sampler(ABC, Generic[Reading]):
     """The most readings in memory, None for no limit. At the limit every second reading is dropped and the interval
     doubles, so that a long trial is covered evenly."""
     reads_at_end: bool = True
-    """Whether to read once more after the ranks have ended."""
+    """Tell whether to read once more after the ranks have ended."""
     of_measured_part: bool = False
-    """Whether the facts come from the readings of the measured part alone, where a trial says which that is."""
+    """Tell whether the facts come from the readings of the measured part alone, where a trial says which that is."""
 
     @classmethod
     @abstractmethod

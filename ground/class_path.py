@@ -3,9 +3,8 @@
 from importlib import import_module
 from typing import Any, TypeGuard
 
-from wanbed.ground.nearest_name import did_you_mean
+from wanbed.ground.errors import did_you_mean, shown
 from wanbed.ground.own_code import OWN_FAULTS, check_options, described, described_import
-from wanbed.ground.shown_text import shown
 
 
 def load_subclass(class_path: str, base: type[Any]) -> type[Any]:

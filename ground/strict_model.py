@@ -8,9 +8,7 @@ from typing import Any, TypeVar, get_args
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
-from wanbed.ground.nearest_name import did_you_mean, nearest_name
-from wanbed.ground.shown_text import one_line, shortened, shown
-from wanbed.ground.wanbed_error import WanbedError
+from wanbed.ground.errors import WanbedError, did_you_mean, nearest_name, one_line, shortened, shown
 
 MOST_MISTAKES = 5
 """The most mistakes of one document that an error names. The others are counted."""

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
 
-from wanbed.ground.shown_text import MAX_DIGITS, shown
+from wanbed.ground.errors import MAX_DIGITS, shown
 
 _QUANTITY = re.compile(r"^\s*([+-]?\d+(?:\.\d+)?)\s*([A-Za-zµ%/]+)\s*$", re.ASCII)
 

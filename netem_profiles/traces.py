@@ -20,10 +20,9 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
+from wanbed.ground.errors import did_you_mean, shown
 from wanbed.ground.files import regular_file
 from wanbed.ground.impairments import IMPAIRMENTS
-from wanbed.ground.nearest_name import did_you_mean
-from wanbed.ground.shown_text import shown
 from wanbed.ground.strict_model import LocatedError
 from wanbed.ground.units import (
     format_duration,

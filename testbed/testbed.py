@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Unpack
 
+from wanbed.ground.errors import MissingError
 from wanbed.testbed.claims.cleaning import end_processes
 from wanbed.testbed.claims.registry import STATE_ROOT, Claim, claim
 from wanbed.testbed.claims.supervisor import Supervisor
@@ -22,7 +23,6 @@ from wanbed.testbed.hosts.joining import record_hosts
 from wanbed.testbed.hosts.tcp_stacks import KernelStacks, TcpStacks
 from wanbed.testbed.kernel.inside import in_virtual_time
 from wanbed.testbed.kernel.link_counters import PortCounters
-from wanbed.testbed.kernel.missing import MissingError
 from wanbed.testbed.kernel.processors import prompt_wakeups
 from wanbed.testbed.kernel.tcp import TcpStates, allow_congestion_control
 from wanbed.testbed.network.address_book import AddressBook, LoopbackAddressBook
@@ -38,7 +38,7 @@ from wanbed.testbed.substrate.host_kernel import UNSHAPED, kernel_gateways, unsh
 from wanbed.testbed.substrate.offer import GUEST, RELAY, Offer
 from wanbed.testbed.substrate.probe import choose_substrate
 from wanbed.testbed.substrate.substrate import ChangingLinks, Substrate, SubstrateError, SubstrateFacts
-from wanbed.testbed.virtual_time.kernel_limits import lift_kernel_limits
+from wanbed.testbed.virtual_time.repeatability import lift_kernel_limits
 
 _TRIM_PINGS, _TRIM_PINGS_VIRTUAL = 50, 2
 MAX_TRIM_NS = 1_000_000

@@ -54,7 +54,7 @@ OUTSIDE: dict[str, tuple[str, ...]] = {
     "netem_profiles": ("ground", "testbed.network"),
     "workloads": ("ground", "testbed.network.topology", "results.records.span_log"),
     "runner": ("ground", "testbed", "results", "netem_profiles", "workloads", "wanbed.module_process"),
-    "wanbed": ("ground", "results", "runner", "testbed.kernel.missing", "workloads"),
+    "wanbed": ("ground", "results", "runner", "workloads"),
     "studies": ("ground", "netem_profiles", "results", "runner", "testbed", "wanbed", "workloads"),
 }
 """What each package may import of the others."""

@@ -15,15 +15,14 @@ if TYPE_CHECKING:
     from wanbed.api.planning import VariantPlan, plan
     from wanbed.api.running import run
     from wanbed.api.simulating import simulate
+    from wanbed.ground.errors import MissingError, WanbedError
     from wanbed.ground.strict_model import InputError
-    from wanbed.ground.wanbed_error import WanbedError
     from wanbed.results import load
     from wanbed.results.comparison.comparison import Comparison
     from wanbed.results.reading.run import Run
     from wanbed.results.records.run_store import RunError
     from wanbed.runner.runs.faults import TrialError
     from wanbed.runner.simulator.deadlock import SimulationError
-    from wanbed.testbed.kernel.missing import MissingError
     from wanbed.workloads.message import Message, MessageKind
     from wanbed.workloads.schedules.action import Action, ActionKind
     from wanbed.workloads.schedules.fixed_order import FixedOrder
@@ -67,7 +66,7 @@ _MODULE_OF = {
     "InputError": "wanbed.ground.strict_model",
     "Message": "wanbed.workloads.message",
     "MessageKind": "wanbed.workloads.message",
-    "MissingError": "wanbed.testbed.kernel.missing",
+    "MissingError": "wanbed.ground.errors",
     "PipelineShape": "wanbed.workloads.schedules.pipeline_shape",
     "Run": "wanbed.results.reading.run",
     "RunError": "wanbed.results.records.run_store",
@@ -76,7 +75,7 @@ _MODULE_OF = {
     "SimulationError": "wanbed.runner.simulator.deadlock",
     "TrialError": "wanbed.runner.runs.faults",
     "VariantPlan": "wanbed.api.planning",
-    "WanbedError": "wanbed.ground.wanbed_error",
+    "WanbedError": "wanbed.ground.errors",
     "compare": "wanbed.api.comparing",
     "load": "wanbed.results",
     "losses": "wanbed.api.learning",

@@ -27,7 +27,7 @@ from wanbed.ground.compiled_core.core_modules import (
     core_sources,
     source_path,
 )
-from wanbed.ground.wanbed_error import WanbedError
+from wanbed.ground.errors import WanbedError
 
 _SETUP = Path(__file__).with_name("mypyc_setup.py")
 _KEPT = 8

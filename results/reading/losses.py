@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from wanbed.ground.shown_text import one_line
+from wanbed.ground.errors import one_line
 from wanbed.ground.strict_model import InputError
 from wanbed.results.metrics.iterations import NS_PER_S, iteration_windows
 from wanbed.results.metrics.loss_curve import Iterations, LossCurve, Numbers, counted_until

@@ -28,8 +28,8 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+from wanbed.ground.errors import WanbedError
 from wanbed.ground.files import PARTIAL, regular_file, write_whole, written_whole
-from wanbed.ground.wanbed_error import WanbedError
 from wanbed.results.records.documents import Manifest, TrialFacts
 from wanbed.results.records.schema import CALIBRATION, SPANS, SPANS_OF_VIRTUAL_STAGES, CalibrationRow
 from wanbed.results.records.schema_upgrade import EARLIER_POINT_NAME, upgraded_document

@@ -23,9 +23,8 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
 from wanbed.ground.dataclass_json import from_document
+from wanbed.ground.errors import WanbedError, shown
 from wanbed.ground.files import naming, regular_file, written_whole
-from wanbed.ground.shown_text import shown
-from wanbed.ground.wanbed_error import WanbedError
 
 SPAN_LOG_VERSION = 2
 

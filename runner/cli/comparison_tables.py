@@ -6,7 +6,7 @@ from operator import itemgetter
 from rich.console import Console
 from rich.text import Text
 
-from wanbed.ground.shown_text import one_line
+from wanbed.ground.errors import one_line
 from wanbed.results.comparison.comparison import Comparison
 from wanbed.results.comparison.differences import Difference
 from wanbed.results.comparison.markdown import (

@@ -13,10 +13,9 @@ from typing import NoReturn
 
 import typer
 
-from wanbed.ground.shown_text import one_line
+from wanbed.ground.errors import MissingError, one_line
 from wanbed.ground.strict_model import InputError
 from wanbed.runner.runs.faults import BAD_INPUT, MACHINE_LACKS, NO_DATA, status_of
-from wanbed.testbed.kernel.missing import MissingError
 
 DEBUG = "WANBED_DEBUG"
 """The environment variable that adds a traceback to every error, unless it is empty or 0."""

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from wanbed.ground.errors import MissingError
 from wanbed.ground.files import write_whole
 from wanbed.ground.strict_model import InputError
 from wanbed.results.report.table import Column, Table, TableCell
@@ -26,7 +27,6 @@ from wanbed.runner.cli.terminal import print_table, terminal
 from wanbed.runner.compute_profiling.device_at_hand import CpuAtHand, DeviceAtHand, device_at_hand
 from wanbed.runner.compute_profiling.profile_text import ProfileRow, clocks_text, rows_of, unsteady
 from wanbed.runner.compute_profiling.task import PromptsTask, StagesTask, check_fits, profile_task
-from wanbed.testbed.kernel.missing import MissingError
 from wanbed.workloads.bubbletea.profile_files import MeasuredPrefill
 from wanbed.workloads.profiles.compute_profile import UNSTEADY, MeasuredProfile
 from wanbed.workloads.profiles.repeats import LEAST_REPEATS, Pace

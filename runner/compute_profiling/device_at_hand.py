@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from threading import Event, Thread
 
+from wanbed.ground.errors import MissingError
 from wanbed.ground.strict_model import InputError
 from wanbed.runner.runs.environment import cpu_model
 from wanbed.testbed.gpus.gpu_assignment import VISIBLE_DEVICES
 from wanbed.testbed.gpus.gpus import Gpu, machine_gpus, visible_gpus
 from wanbed.testbed.gpus.nvml import Nvml, NvmlError, open_nvml
-from wanbed.testbed.kernel.missing import MissingError
 from wanbed.workloads.compute.torch_work import DEVICES
 from wanbed.workloads.profiles.compute_profile import DeviceState
 

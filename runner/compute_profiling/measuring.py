@@ -7,10 +7,10 @@ from typing import TypeVar
 
 import torch
 
+from wanbed.ground.errors import MissingError
 from wanbed.runner.compute_profiling.device_at_hand import ClockSampler, DeviceAtHand
 from wanbed.runner.compute_profiling.task import PromptsTask, StagesTask, stage_name
 from wanbed.runner.runs.environment import library_versions
-from wanbed.testbed.kernel.missing import MissingError
 from wanbed.workloads.bubbletea.profile_files import MeasuredChunk, MeasuredLayers, MeasuredPrefill, MeasuredPrompt
 from wanbed.workloads.compute.device.torch_device import TorchDevice, choose_kernels, create_device
 from wanbed.workloads.compute.torch_work import TorchWork

@@ -4,10 +4,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from wanbed.ground.shown_text import MAX_DIGITS, shown
+from wanbed.ground.errors import MAX_DIGITS, MissingError, shown
 from wanbed.ground.strict_model import InputError, parse_model
 from wanbed.runner.experiment.model_spec import NAMED_MODELS, ModelSpec
-from wanbed.testbed.kernel.missing import MissingError
 from wanbed.workloads.bubbletea.prefill_profile import LEAST_SIZES
 from wanbed.workloads.gpt.gpt_config import GptConfig
 from wanbed.workloads.inference.inference_model import INFERENCE_MODELS, InferenceModel

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from wanbed.ground.errors import MissingError
 from wanbed.ground.strict_model import InputError, prefixed
 from wanbed.results.reading.validity import MODELLED_TCP
 from wanbed.runner.emulation.virtual_clock import wants_guest
@@ -17,7 +18,6 @@ from wanbed.runner.runs.run_folder import (
 )
 from wanbed.runner.runs.run_request import RunRequest
 from wanbed.testbed.claims.cleaning import leftovers_text
-from wanbed.testbed.kernel.missing import MissingError
 from wanbed.testbed.substrate.offer import RELAY
 
 

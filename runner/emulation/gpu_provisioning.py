@@ -2,6 +2,7 @@
 
 import os
 
+from wanbed.ground.errors import MissingError
 from wanbed.runner.companions.prefill.resolution import check_memory_for_weights
 from wanbed.runner.resolve.all_reduce_check import check_collective_gpus
 from wanbed.runner.resolve.device_memory import DeviceMemory, check_device_memory
@@ -10,7 +11,6 @@ from wanbed.runner.trainings.program.resolution import ProgramVariant
 from wanbed.testbed.gpus.gpu_assignment import VISIBLE_DEVICES, GpuAssignment, assign_gpus
 from wanbed.testbed.gpus.gpus import Gpu, GpuMemory, device_files, gpu_memories, machine_gpus, visible_gpus
 from wanbed.testbed.gpus.nvml import BINDING_INSTALL
-from wanbed.testbed.kernel.missing import MissingError
 
 _CPU = "cpu"
 

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, JsonValue, PlainValidator, field_validator, model_validator
 
-from wanbed.ground.shown_text import shown
+from wanbed.ground.errors import shown
 from wanbed.ground.strict_model import StrictModel
 from wanbed.ground.units import Fraction, format_fraction
 from wanbed.results.records.span_log import MAX_ITERATIONS

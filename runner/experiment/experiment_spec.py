@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, JsonValue, field_validator, model_validator
 
-from wanbed.ground.shown_text import shown
+from wanbed.ground.errors import shown
 from wanbed.ground.strict_model import StrictModel
 from wanbed.runner.companions.background.spec import BackgroundSpec, check_background
 from wanbed.runner.companions.faults.spec import MAX_CHECKPOINT_EVERY, MAX_FAULTS, FaultSpec, Recovery

@@ -5,8 +5,7 @@ from typing import Annotated
 
 from pydantic import Field, field_validator
 
-from wanbed.ground.nearest_name import did_you_mean
-from wanbed.ground.shown_text import shown
+from wanbed.ground.errors import did_you_mean, shown
 from wanbed.ground.strict_model import StrictModel
 from wanbed.results.records.span_log import MAX_ITERATIONS
 from wanbed.runner.experiment.quantities import PrintableName, whole_number

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, SerializerFunctionWrapHandler, WithJsonSchema, model_serializer
 
-from wanbed.ground.shown_text import shown
+from wanbed.ground.errors import shown
 from wanbed.ground.strict_model import StrictModel
 from wanbed.runner.experiment.quantities import Truth, whole_number
 from wanbed.workloads.gpt.gpt_config import (

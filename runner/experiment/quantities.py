@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, PlainSerializer, PlainValidator, WithJsonSchema
 
-from wanbed.ground.shown_text import shown
+from wanbed.ground.errors import shown
 from wanbed.ground.units import (
     SIZE_SCHEMA,
     DurationNs,

@@ -18,7 +18,7 @@ from heapq import heappop, heappush, nsmallest
 from itertools import count, islice, takewhile
 from math import inf
 
-from wanbed.ground.wanbed_error import WanbedError
+from wanbed.ground.errors import WanbedError
 from wanbed.runner.planner.effort import Effort, LimitReachedError, Prices
 from wanbed.runner.planner.search_space import Candidate, Priced, Runs, SearchSpace
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
+from wanbed.ground.errors import MissingError
 from wanbed.runner.rack_runs import on_machine
 from wanbed.runner.rack_runs.cluster import NAMESPACE, Node
 from wanbed.runner.rack_runs.on_machine import RAISED
@@ -19,7 +20,6 @@ from wanbed.runner.rack_runs.sent_programs import ProgramNeeds
 from wanbed.runner.rack_runs.user_modules import UserModules
 from wanbed.runner.runs.run_folder import Log
 from wanbed.testbed.gpus.gpus import Gpu, visible_gpus
-from wanbed.testbed.kernel.missing import MissingError
 from wanbed.testbed.rack.machine_handle import MachineLostError
 
 CALLS_AT_ONCE = 64

@@ -21,10 +21,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from wanbed.ground.shown_text import one_line, shortened
+from wanbed.ground.errors import MissingError, one_line, shortened
 from wanbed.ground.strict_model import InputError
 from wanbed.module_process import module_command
-from wanbed.testbed.kernel.missing import MissingError
 
 NAMESPACE = "wanbed"
 """The namespace of Ray in which actors of all runs are, so that one finds those of another."""

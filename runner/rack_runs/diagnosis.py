@@ -9,9 +9,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from wanbed.ground.errors import WanbedError
 from wanbed.ground.strict_model import InputError
 from wanbed.ground.units import format_rate
-from wanbed.ground.wanbed_error import WanbedError
 from wanbed.results.text import milliseconds_text, rate_text
 from wanbed.runner.rack_runs import on_machine
 from wanbed.runner.rack_runs.agents import actor_on_node, answer_of, held_by

@@ -9,8 +9,7 @@ from dataclasses import dataclass, field, replace
 from itertools import cycle
 from typing import Protocol
 
-from wanbed.ground.nearest_name import nearest_name
-from wanbed.ground.shown_text import one_line, shortened
+from wanbed.ground.errors import MissingError, nearest_name, one_line, shortened
 from wanbed.ground.strict_model import InputError
 from wanbed.results.text import count_text, list_text
 from wanbed.runner.emulation.gpu_provisioning import device_memory, resolved_device
@@ -20,7 +19,6 @@ from wanbed.runner.resolve.experiment import SweepPoint
 from wanbed.runner.trainings.program.resolution import ProgramVariant
 from wanbed.testbed.gpus.gpu_assignment import GpuAssignment, assign_gpus
 from wanbed.testbed.gpus.gpus import Gpu
-from wanbed.testbed.kernel.missing import MissingError
 from wanbed.testbed.network.topology import Datacenter, Host, Topology
 from wanbed.testbed.rack.machine_handle import MachineHandle
 

@@ -8,13 +8,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from wanbed.ground.errors import MissingError
 from wanbed.module_process import FOLDER, PACKAGE
 from wanbed.results.text import list_text
 from wanbed.runner.rack_runs import on_machine
 from wanbed.runner.rack_runs.agents import answer_while_there, on_node
 from wanbed.runner.rack_runs.cluster import Cluster, Node, connected, read_nodes
 from wanbed.runner.runs.run_folder import Log
-from wanbed.testbed.kernel.missing import MissingError
 from wanbed.testbed.rack.machine.facts import sources_hash
 from wanbed.testbed.rack.machine_handle import MachineLostError
 

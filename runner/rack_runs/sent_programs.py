@@ -17,7 +17,7 @@ from hashlib import file_digest
 from pathlib import Path
 from typing import NamedTuple
 
-from wanbed.ground.shown_text import one_line, shown
+from wanbed.ground.errors import one_line, shown
 from wanbed.ground.strict_model import InputError
 from wanbed.ground.units import format_size
 from wanbed.runner.resolve.experiment import SweepPoint

@@ -14,7 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Protocol
 
-from wanbed.ground.wanbed_error import WanbedError
+from wanbed.ground.errors import MissingError, WanbedError
 from wanbed.results.records.run_store import read_trial_files, remove_partial_trials, write_trial_files
 from wanbed.runner.planner.effort import Effort
 from wanbed.runner.planner.pricing import Pricer, Spread
@@ -28,7 +28,6 @@ from wanbed.runner.runs.progress import Progress
 from wanbed.runner.runs.run_folder import Log
 from wanbed.runner.simulated_runs.simulated_trial import SimulatedTrial, simulate_into
 from wanbed.runner.simulator.simulation import Simulate
-from wanbed.testbed.kernel.missing import MissingError
 from wanbed.testbed.rack.machine.facts import sources_hash
 
 _STARTED_ANEW = 3

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from wanbed.ground.errors import MissingError
 from wanbed.ground.strict_model import InputError
 from wanbed.results.text import list_text
 from wanbed.runner.resolve.pipeline_variant import PipelineVariant
@@ -10,7 +11,6 @@ from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 from wanbed.runner.resolve.stage_rings import by_datacenter
 from wanbed.runner.resolve.written_variant import WrittenVariant
 from wanbed.testbed.gpus.gpu_assignment import GpuAssignment
-from wanbed.testbed.kernel.missing import MissingError
 
 NCCL, NCCL_SHARED = "nccl", "nccl-shared"
 

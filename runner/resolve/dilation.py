@@ -9,8 +9,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Literal, Protocol, TypeVar
 
+from wanbed.ground.errors import WanbedError
 from wanbed.ground.units import format_rate
-from wanbed.ground.wanbed_error import WanbedError
 from wanbed.results.records.span_log import Span, SpanLogContents
 
 MAX_AUTO_DILATION = 10

@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
-from wanbed.ground.shown_text import shown
+from wanbed.ground.errors import shown
 from wanbed.ground.strict_model import InputError
 from wanbed.results.records.span_log import COMPUTE_KINDS
 from wanbed.results.records.trial_id import TrialId

@@ -1,6 +1,6 @@
 """Map the expected errors to exit statuses. A command reports each of them in one line."""
 
-from wanbed.ground.wanbed_error import WanbedError
+from wanbed.ground.errors import WanbedError
 
 DONE = 0
 OUTSIDE_TOLERANCE = 1
@@ -21,7 +21,7 @@ STATUS = {
     "wanbed.results.records.run_store.LostTrialError": NO_DATA,
     "wanbed.results.records.span_log.SpanLogError": NO_DATA,
     "wanbed.runner.simulator.deadlock.SimulationError": BAD_INPUT,
-    "wanbed.testbed.kernel.missing.MissingError": MACHINE_LACKS,
+    "wanbed.ground.errors.MissingError": MACHINE_LACKS,
     "wanbed.ground.compiled_core.core_build.CompilerError": MACHINE_LACKS,
     "wanbed.ground.compiled_core.core_build.CompileError": NO_DATA,
     "wanbed.runner.resolve.dilation.CapacityError": MACHINE_LACKS,

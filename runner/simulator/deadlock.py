@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from wanbed.ground.wanbed_error import WanbedError
+from wanbed.ground.errors import WanbedError
 from wanbed.runner.resolve.schedule_check import awaited
 from wanbed.workloads.message import Message
 from wanbed.workloads.schedules.action import Action

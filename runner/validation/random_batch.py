@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from wanbed.ground.errors import one_line
 from wanbed.ground.files import write_whole
-from wanbed.ground.shown_text import one_line
 from wanbed.results.records.run_store import RunStore
 from wanbed.runner.planner.experiment_file import load_experiment
 from wanbed.runner.runs.environment import kernel_facts

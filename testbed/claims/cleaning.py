@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from wanbed.ground.wanbed_error import WanbedError
+from wanbed.ground.errors import WanbedError
 from wanbed.testbed.claims.processes import MARKER, SUPERVISED, marked_processes, namespace_count, processes_of
 from wanbed.testbed.claims.registry import STATE_ROOT, Claim, abandoned_drafts, claims
 from wanbed.testbed.rights import in_user_namespace

@@ -20,13 +20,13 @@ from mininet.link import Intf
 from mininet.net import Mininet
 from mininet.node import Node
 
+from wanbed.ground.errors import MissingError
 from wanbed.module_process import module_command
 from wanbed.testbed.claims.processes import MARKER
 from wanbed.testbed.hosts.host import HostProcess, Program, SpawnOptions
 from wanbed.testbed.hosts.host_environment import covered
 from wanbed.testbed.hosts.joining import enter_host, entering
 from wanbed.testbed.kernel.killed import KilledError
-from wanbed.testbed.kernel.missing import MissingError
 from wanbed.testbed.network.addressing import HOST_INTERFACE
 
 _PROMPT_S = 30.0

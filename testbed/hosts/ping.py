@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from wanbed.ground.wanbed_error import WanbedError
+from wanbed.ground.errors import WanbedError
 from wanbed.testbed.kernel.inside import in_virtual_time
 
 PING_INTERVAL_S, PING_INTERVAL_VIRTUAL_S = 0.002, 1.0

@@ -3,7 +3,7 @@
 import signal
 import subprocess
 
-from wanbed.ground.wanbed_error import WanbedError
+from wanbed.ground.errors import WanbedError
 
 
 class KilledError(WanbedError):

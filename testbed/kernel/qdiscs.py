@@ -13,8 +13,8 @@ from pyroute2.netlink.rtnl import TC_H_ROOT, tcmsg
 from pyroute2.netlink.rtnl.tcmsg import sched_netem
 from pyroute2.netlink.rtnl.tcmsg.common import time2tick
 
+from wanbed.ground.errors import WanbedError
 from wanbed.ground.impairments import FRACTION_DIGITS, Impairments
-from wanbed.ground.wanbed_error import WanbedError
 from wanbed.testbed.kernel import node_pair_classifier
 from wanbed.testbed.kernel.node_pair_classifier import HTB_MAJOR
 from wanbed.testbed.kernel.port_shape import DEFAULT_CLASS, TRUNK_CLASS, PortShape, ShapedClass

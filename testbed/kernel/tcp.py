@@ -11,8 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from wanbed.ground.errors import MissingError
 from wanbed.ground.socket_owner import TcpListener, found_listener, listeners_in
-from wanbed.testbed.kernel.missing import MissingError
 from wanbed.testbed.kernel.netlink_dump import NetlinkDump, split_attributes
 
 _NETLINK_SOCK_DIAG = 4

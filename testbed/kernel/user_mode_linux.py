@@ -26,8 +26,8 @@ from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from wanbed.ground.errors import MissingError
 from wanbed.ground.user_cache import user_cache
-from wanbed.testbed.kernel.missing import MissingError
 
 _MIB = 2**20
 

@@ -12,7 +12,7 @@ from pydantic import (
     model_validator,
 )
 
-from wanbed.ground.shown_text import shown
+from wanbed.ground.errors import shown
 from wanbed.ground.strict_model import StrictModel, is_none
 from wanbed.ground.units import RateBps
 from wanbed.testbed.network.links.link_spec import (

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
-from wanbed.ground.wanbed_error import WanbedError
+from wanbed.ground.errors import WanbedError
 from wanbed.testbed.rack.clock_port import ClockPlace
 from wanbed.testbed.rack.machine_plan import VXLAN, MachinePlan
 

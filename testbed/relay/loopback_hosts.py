@@ -11,11 +11,11 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, Unpack
 
+from wanbed.ground.errors import MissingError
 from wanbed.ground.socket_owner import TcpListener, listener_at
 from wanbed.module_process import module_command
 from wanbed.testbed.claims.processes import MARKER
 from wanbed.testbed.hosts.host import HostProcess, Program, SpawnOptions
-from wanbed.testbed.kernel.missing import MissingError
 from wanbed.testbed.kernel.tcp import ListeningSockets
 from wanbed.testbed.network.addressing import LOOPBACK_SUBNETS, loopback_lock_address, loopback_subnets
 

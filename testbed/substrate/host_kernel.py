@@ -5,10 +5,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from typing import Any, Protocol
 
+from wanbed.ground.errors import MissingError
 from wanbed.testbed.kernel.course_run import KernelCourses
 from wanbed.testbed.kernel.gateway_programming import GatewayProgrammer, host_interface
 from wanbed.testbed.kernel.link_counters import PortCounters
-from wanbed.testbed.kernel.missing import MissingError
 from wanbed.testbed.kernel.namespace import open_netlink, opened
 from wanbed.testbed.network.addressing import HOST_INTERFACE
 from wanbed.testbed.network.gateway_plan import GatewayPlan

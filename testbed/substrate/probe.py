@@ -14,11 +14,11 @@ from pathlib import Path
 
 from pyroute2.netlink.exceptions import NetlinkError
 
+from wanbed.ground.errors import MissingError
 from wanbed.ground.strict_model import InputError
 from wanbed.module_process import module_command
 from wanbed.testbed.kernel.inside import in_virtual_time
 from wanbed.testbed.kernel.killed import check_not_killed
-from wanbed.testbed.kernel.missing import MissingError
 from wanbed.testbed.kernel.namespace import anonymous_namespace, open_netlink
 from wanbed.testbed.kernel.qdiscs import netem_options
 from wanbed.testbed.kernel.user_mode_linux import GuestMemoryError

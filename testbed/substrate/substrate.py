@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from wanbed.ground.wanbed_error import WanbedError
+from wanbed.ground.errors import WanbedError
 from wanbed.testbed.kernel.course_run import CourseRecord
 from wanbed.testbed.kernel.link_counters import PortCounters
 

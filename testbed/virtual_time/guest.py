@@ -22,9 +22,8 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import BinaryIO
 
-from wanbed.ground.wanbed_error import WanbedError
+from wanbed.ground.errors import MissingError, WanbedError
 from wanbed.testbed.claims.piped_process import PipedProcess
-from wanbed.testbed.kernel.missing import MissingError
 from wanbed.testbed.kernel.user_mode_linux import fitted_kernel
 from wanbed.testbed.virtual_time.guest_boot import (
     CONTROL,

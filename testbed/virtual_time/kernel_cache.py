@@ -18,8 +18,8 @@ from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
 
+from wanbed.ground.errors import MissingError
 from wanbed.ground.user_cache import searched_caches, sudo_caller, trusted, user_cache
-from wanbed.testbed.kernel.missing import MissingError
 
 WANTED = (
     # Without EXPERT, Kconfig would not leave out the block layer, io_uring and the table of symbols.

@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar, Unpack
 
-from wanbed.ground.wanbed_error import WanbedError
+from wanbed.ground.errors import WanbedError
 from wanbed.module_process import module_command
 from wanbed.testbed.claims.processes import MARKER
 from wanbed.testbed.hosts.host import HostProcess, SpawnOptions

@@ -4,8 +4,8 @@ import os
 import subprocess
 from dataclasses import dataclass
 
+from wanbed.ground.errors import MissingError
 from wanbed.testbed.kernel.killed import check_not_killed
-from wanbed.testbed.kernel.missing import MissingError
 from wanbed.testbed.virtual_time.guest import namespaces
 from wanbed.testbed.virtual_time.guest_place import map_count_advice, memory_for_virtual_time
 from wanbed.testbed.virtual_time.kernel_cache import configuration_hash, virtual_kernel

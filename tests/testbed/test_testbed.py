@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from tests.support.until import until_within
+from wanbed.ground.errors import MissingError
 from wanbed.ground.strict_model import parse_model
 from wanbed.testbed import testbed as module
 from wanbed.testbed.claims.registry import claims
 from wanbed.testbed.hosts.emulated_hosts import EmulatedNetwork
 from wanbed.testbed.hosts.host_environment import HOST_PROGRAMS
-from wanbed.testbed.kernel.missing import MissingError
 from wanbed.testbed.network.topology import Topology, resolve_topology
 from wanbed.testbed.network.topology_spec import TopologySpec
 from wanbed.testbed.substrate.offer import KERNEL, Offer

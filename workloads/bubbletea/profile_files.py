@@ -10,7 +10,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from wanbed.ground.nearest_name import did_you_mean
+from wanbed.ground.errors import did_you_mean
 from wanbed.ground.strict_model import InputError, StrictModel
 from wanbed.ground.units import MAX_DURATION_NS
 from wanbed.workloads.bubbletea.prefill_profile import LEAST_SIZES, PrefillProfile, TimedChunk, fit_chunks

@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from wanbed.ground.entry_points import installed
+from wanbed.ground.errors import MAX_DIGITS, did_you_mean, shown
 from wanbed.ground.files import regular_file
-from wanbed.ground.nearest_name import did_you_mean
-from wanbed.ground.shown_text import MAX_DIGITS, shown
 from wanbed.ground.strict_model import InputError, StrictModel, parse_model
 from wanbed.workloads.profiles.compute_profile import ComputeProfile, EstimatedProfile, MeasuredProfile
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from wanbed.ground.compiled_core.own_subclasses import mypyc_attr
-from wanbed.ground.shown_text import shown
+from wanbed.ground.errors import shown
 from wanbed.workloads.schedules.planning.cell_plan import CellCosts, CellPlan
 from wanbed.workloads.schedules.planning.cell_planner import plan_cell
 from wanbed.workloads.schedules.planning.cell_simulation import TurnRule

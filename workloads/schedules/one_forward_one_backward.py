@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from wanbed.ground.compiled_core.own_subclasses import mypyc_attr
-from wanbed.ground.shown_text import shown
+from wanbed.ground.errors import shown
 from wanbed.workloads.schedules.action import Action, ActionKind, known_action
 from wanbed.workloads.schedules.fixed_order import FixedOrder
 from wanbed.workloads.schedules.pipeline_shape import PipelineShape

@@ -15,8 +15,8 @@ from typing import Any, ClassVar, Final
 
 from wanbed.ground.class_path import create, load_subclass
 from wanbed.ground.compiled_core.own_subclasses import mypyc_attr
+from wanbed.ground.errors import shown
 from wanbed.ground.own_code import OWN_FAULTS, described
-from wanbed.ground.shown_text import shown
 from wanbed.workloads.message import Message, MessageKind
 from wanbed.workloads.schedules.action import TAKES_GRADIENT, Action, ActionKind
 from wanbed.workloads.schedules.pipeline_shape import PipelineShape, VirtualLayout, VirtualStages

@@ -4,7 +4,7 @@ from enum import Enum
 from typing import Any, ClassVar, Final
 
 from wanbed.ground.compiled_core.own_subclasses import mypyc_attr
-from wanbed.ground.shown_text import shown
+from wanbed.ground.errors import shown
 from wanbed.workloads.schedules.action import Action, ActionKind, known_action
 from wanbed.workloads.schedules.pipeline_shape import PipelineShape
 from wanbed.workloads.schedules.schedule import Schedule

@@ -7,8 +7,8 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from wanbed.ground.errors import one_line
 from wanbed.ground.files import naming
-from wanbed.ground.shown_text import one_line
 from wanbed.results.records.span_log import ITERATION, NO_MICROBATCH, Span, SpanLog, SpanLogHeader
 
 TAIL_BYTES = 32 * 2**10

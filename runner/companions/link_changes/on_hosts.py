@@ -5,7 +5,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from typing import Self
 
-from wanbed.ground.wanbed_error import WanbedError
+from wanbed.ground.errors import WanbedError
 from wanbed.results.records.run_store import TrialPart
 from wanbed.results.records.schema import LinkChange
 from wanbed.results.records.trial_tables import CHANGES_TABLE

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, JsonValue, PlainSerializer, PlainValidator, WithJsonSchema
 
-from wanbed.ground.shown_text import shown
+from wanbed.ground.errors import shown
 from wanbed.ground.strict_model import InputError, StrictModel, parse_model
 from wanbed.ground.units import SizeBytes, format_size, parse_size_bytes
 from wanbed.results.records.span_log import MAX_ITERATIONS

@@ -18,8 +18,7 @@ from pydantic import (
     model_validator,
 )
 
-from wanbed.ground.nearest_name import did_you_mean
-from wanbed.ground.shown_text import shown
+from wanbed.ground.errors import did_you_mean, shown
 from wanbed.ground.strict_model import StrictModel
 from wanbed.ground.units import DurationNs, SizeBytes
 from wanbed.results.records.span_log import MAX_ITERATIONS

@@ -20,8 +20,8 @@ from pydantic import (
     model_validator,
 )
 
+from wanbed.ground.errors import shown
 from wanbed.ground.impairments import IMPAIRMENTS, UNIMPAIRED
-from wanbed.ground.shown_text import shown
 from wanbed.ground.strict_model import Model, StrictModel
 from wanbed.ground.units import DURATION_SCHEMA, DurationNs, Fraction, RateBps, format_duration, parse_duration_ns
 from wanbed.testbed.network.links.wan_link import MAX_CHANGES, UNRESTRICTED, LinkConditions

@@ -6,8 +6,7 @@ from contextlib import ExitStack, contextmanager
 from types import MappingProxyType
 from typing import Any
 
-from wanbed.ground.wanbed_error import WanbedError
-from wanbed.testbed.kernel.missing import MissingError
+from wanbed.ground.errors import MissingError, WanbedError
 from wanbed.testbed.network.addressing import MAX_SLOTS
 from wanbed.testbed.network.shared_rate import Timers
 from wanbed.testbed.rack.driver.rack_machine import RackMachine

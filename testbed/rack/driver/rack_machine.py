@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any, Protocol, Self, TypeVar
 
-from wanbed.ground.wanbed_error import WanbedError
+from wanbed.ground.errors import WanbedError
 from wanbed.testbed.rack.clock_port import ClockPlace, ClockQuestions
 from wanbed.testbed.rack.driver.machine_clock import MachineClock
 from wanbed.testbed.rack.machine_handle import LeaseFacts, MachineHandle, MachineLostError, Pending, ProgramOrder

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
+from wanbed.ground.errors import MissingError
 from wanbed.ground.strict_model import InputError
 from wanbed.module_process import RUN_MODULE
 from wanbed.testbed.claims.cleaning import end_processes
@@ -25,7 +26,6 @@ from wanbed.testbed.hosts.start_gate import GatePipes
 from wanbed.testbed.hosts.tcp_stacks import apply_tcp, offloads_of, sysctls_of
 from wanbed.testbed.kernel.course_run import CourseRecord
 from wanbed.testbed.kernel.link_counters import PortCounters
-from wanbed.testbed.kernel.missing import MissingError
 from wanbed.testbed.kernel.processors import prompt_wakeups
 from wanbed.testbed.kernel.tcp import TcpStateReader, allow_congestion_control
 from wanbed.testbed.network.tcp_settings import TcpSettings

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from wanbed.ground.wanbed_error import WanbedError
+from wanbed.ground.errors import WanbedError
 from wanbed.testbed.claims.registry import STATE_ROOT, claims
 from wanbed.testbed.gpus.gpus import GpuMemory, GpuReadings, gpu_memories
 from wanbed.testbed.kernel.course_run import CourseRecord

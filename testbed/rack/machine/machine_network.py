@@ -19,6 +19,7 @@ from typing import Any
 
 from pyroute2.netlink.exceptions import NetlinkError
 
+from wanbed.ground.errors import MissingError
 from wanbed.testbed.hosts.host import HostNetwork
 from wanbed.testbed.kernel.changing_ports import ChangingPorts
 from wanbed.testbed.kernel.course_run import KernelCourses
@@ -30,7 +31,6 @@ from wanbed.testbed.kernel.gateway_programming import (
     link_index,
 )
 from wanbed.testbed.kernel.link_counters import PortCounters, StatisticsReader, port_counters
-from wanbed.testbed.kernel.missing import MissingError
 from wanbed.testbed.kernel.namespace import open_netlink, opened, write_sysctls
 from wanbed.testbed.kernel.offloads import read_offloads
 from wanbed.testbed.kernel.port_shape import PortShape, describe, host_port_shape, wan_port_shape

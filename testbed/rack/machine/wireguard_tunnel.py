@@ -16,10 +16,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from wanbed.ground.errors import MissingError
 from wanbed.testbed.claims.processes import MARKER
 from wanbed.testbed.hosts.host_environment import system_path
 from wanbed.testbed.kernel.gateway_programming import link_index
-from wanbed.testbed.kernel.missing import MissingError
 from wanbed.testbed.kernel.namespace import open_netlink, opened
 from wanbed.testbed.rack.machine_plan import TUNNEL_INTERFACE, WIREGUARD_HEADER_BYTES, MachinePlan
 from wanbed.testbed.substrate.guest_device import TAP_DEVICE

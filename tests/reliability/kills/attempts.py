@@ -21,7 +21,7 @@ from tests.reliability.kills.disturbing import disturbed
 from tests.reliability.kills.outcomes import DISK, runs_of, same
 from tests.reliability.kills.room import Room, mounted, remount
 from tests.reliability.kills.scenes import Scene
-from wanbed.ground.wanbed_error import WanbedError
+from wanbed.ground.errors import WanbedError
 from wanbed.runner.runs.faults import BAD_INPUT, DONE, MACHINE_LACKS, NO_DATA, OUTSIDE_TOLERANCE
 
 _INTERRUPTED, _KILLED, _STOPPED = "INT", "KILL", "STOP"

@@ -9,6 +9,7 @@ from importlib import import_module
 import pytest
 import typer
 
+from wanbed.ground.errors import MissingError
 from wanbed.ground.strict_model import InputError
 from wanbed.results.records.run_store import RunError
 from wanbed.runner.cli.exit_status import fail, fit_address_space, log, one_line_errors
@@ -26,7 +27,6 @@ from wanbed.runner.runs.faults import (
 )
 from wanbed.testbed.claims.cleaning import CleaningError
 from wanbed.testbed.hosts.ping import MeasurementError
-from wanbed.testbed.kernel.missing import MissingError
 from wanbed.testbed.kernel.qdiscs import ReadBackError
 from wanbed.testbed.substrate.substrate import SubstrateError
 from wanbed.testbed.virtual_time.guest import GuestError

@@ -9,10 +9,10 @@ from typer.testing import CliRunner
 
 from tests.runner.validation.test_random_execution import KERNEL, Guests
 from tests.support.runner.emulated_run import constant
+from wanbed.ground.errors import MissingError
 from wanbed.runner.cli.command_line import app
 from wanbed.runner.validation import random_execution
 from wanbed.runner.validation.case import LawCheck
-from wanbed.testbed.kernel.missing import MissingError
 
 EXACT = LawCheck("case", "law", (5,), (5,))
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.testbed.fake_pynvml import FakeGpu, FakePynvml
+from wanbed.ground.errors import MissingError
 from wanbed.ground.strict_model import InputError
 from wanbed.runner.compute_profiling import device_at_hand as module
 from wanbed.runner.compute_profiling.device_at_hand import (
@@ -16,7 +17,6 @@ from wanbed.runner.compute_profiling.device_at_hand import (
 )
 from wanbed.testbed.gpus.gpus import Gpu
 from wanbed.testbed.gpus.nvml import NvmlError
-from wanbed.testbed.kernel.missing import MissingError
 from wanbed.workloads.profiles.compute_profile import DeviceState, clocks_of
 
 

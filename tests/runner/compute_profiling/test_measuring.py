@@ -1,10 +1,10 @@
 import pytest
 import torch
 
+from wanbed.ground.errors import MissingError
 from wanbed.runner.compute_profiling.device_at_hand import CpuAtHand, DeviceAtHand
 from wanbed.runner.compute_profiling.measuring import Measurement
 from wanbed.runner.compute_profiling.task import PromptsTask, StagesTask, profile_task
-from wanbed.testbed.kernel.missing import MissingError
 from wanbed.workloads.compute.device.torch_device import choose_kernels
 from wanbed.workloads.profiles.compute_profile import DeviceState
 from wanbed.workloads.profiles.device_measurements import StageDriver

@@ -1,8 +1,8 @@
 import pytest
 
+from wanbed.ground.errors import MissingError
 from wanbed.ground.strict_model import InputError
 from wanbed.runner.compute_profiling.task import PromptsTask, StagesTask, check_fits, profile_task
-from wanbed.testbed.kernel.missing import MissingError
 
 NUMBERS = "hidden=64,context=32,heads=4,vocabulary=100"
 

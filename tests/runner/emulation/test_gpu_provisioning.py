@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from wanbed.ground.errors import MissingError
 from wanbed.ground.strict_model import InputError
 from wanbed.runner.emulation import gpu_provisioning
 from wanbed.runner.emulation.gpu_provisioning import check_gpus, provision_gpus, resolved_device
@@ -13,7 +14,6 @@ from wanbed.runner.resolve.experiment import Experiment
 from wanbed.testbed.gpus import nvml
 from wanbed.testbed.gpus.gpus import Gpu
 from wanbed.testbed.gpus.nvml import NvmlError
-from wanbed.testbed.kernel.missing import MissingError
 
 TORCH = {"kind": "torch", "device": "cuda"}
 

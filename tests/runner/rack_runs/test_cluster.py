@@ -3,9 +3,9 @@ from typing import Any
 
 import pytest
 
+from wanbed.ground.errors import MissingError
 from wanbed.ground.strict_model import InputError
 from wanbed.runner.rack_runs.cluster import WITHOUT_AUTH, connected, nodes_of
-from wanbed.testbed.kernel.missing import MissingError
 
 
 def refused(address: str, kind: type[Exception] = MissingError) -> str:

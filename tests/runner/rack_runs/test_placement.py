@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.runner.background import TO_WEST, with_background
+from wanbed.ground.errors import MissingError
 from wanbed.ground.strict_model import InputError
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.rack_runs.cluster import DATACENTER_LABEL, GATEWAY_LABEL, Node, in_order
@@ -27,7 +28,6 @@ from wanbed.runner.rack_runs.placement import (
 )
 from wanbed.runner.resolve.experiment import SweepPoint
 from wanbed.testbed.gpus.gpus import Gpu, GpuMemory
-from wanbed.testbed.kernel.missing import MissingError
 from wanbed.testbed.network.topology import Topology, resolve_topology
 from wanbed.testbed.network.topology_spec import TopologySpec
 

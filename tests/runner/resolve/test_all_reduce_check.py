@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
+from wanbed.ground.errors import MissingError
 from wanbed.ground.strict_model import InputError
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.resolve.all_reduce_check import check_collective_gpus
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 from wanbed.testbed.gpus.gpu_assignment import GpuAssignment
-from wanbed.testbed.kernel.missing import MissingError
 from wanbed.workloads.compute.backends.replay_backend import ReplayBackend
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from tests.support.runner.emulated_run import constant
 from tests.support.until import until_within
+from wanbed.ground.errors import MissingError
 from wanbed.ground.strict_model import InputError
 from wanbed.results.records.run_store import RunStore, TrialRecord
 from wanbed.results.records.schema import CalibrationRow
@@ -19,7 +20,6 @@ from wanbed.runner.validation import random_execution
 from wanbed.runner.validation.random_batch import Batch
 from wanbed.runner.validation.random_execution import BATCH, agreement_of, begin_runs, run_random
 from wanbed.runner.validation.random_experiments import DrawnExperiment, write_experiments
-from wanbed.testbed.kernel.missing import MissingError
 from wanbed.testbed.virtual_time.guest import GuestError
 from wanbed.testbed.virtual_time.kernel_cache import KernelRecord, VirtualKernel
 from wanbed.testbed.virtual_time.watchdog import Watch

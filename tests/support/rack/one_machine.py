@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from dataclasses import asdict
 from typing import Any
 
-from wanbed.ground.wanbed_error import WanbedError
+from wanbed.ground.errors import WanbedError
 from wanbed.testbed.hosts.emulated_hosts import EmulatedNetwork
 from wanbed.testbed.hosts.host_attachment import attach_host
 from wanbed.testbed.rack.machine.machine_network import MachineNetwork

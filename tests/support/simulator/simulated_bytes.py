@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from wanbed.ground.compiled_core.core_cache import present_core
-from wanbed.ground.wanbed_error import WanbedError
+from wanbed.ground.errors import WanbedError
 from wanbed.runner.experiments.shipped_experiments import shipped_experiments
 from wanbed.runner.planner.experiment_file import load_experiment, parse_experiment
 from wanbed.runner.resolve.experiment import SweepPoint

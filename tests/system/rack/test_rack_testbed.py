@@ -17,6 +17,7 @@ from tests.support.rack.guests.guest_machine import ROOT
 from tests.support.rack.rack_machine import RackMachine, namespace_machines
 from tests.support.runner.brought_up import BringUp, networks
 from tests.support.until import until_within
+from wanbed.ground.errors import MissingError
 from wanbed.module_process import module_command
 from wanbed.results import load
 from wanbed.runner.emulation.emulation import run_trials
@@ -24,7 +25,6 @@ from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.runs.run_folder import begin_run
 from wanbed.testbed.claims.processes import marked_processes
 from wanbed.testbed.claims.registry import claims
-from wanbed.testbed.kernel.missing import MissingError
 from wanbed.testbed.network.topology import Topology
 from wanbed.testbed.rack.machine_handle import MachineLostError, RunOrder
 from wanbed.testbed.rack.machine_plan import VXLAN, WIREGUARD

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from wanbed.testbed.kernel.missing import MissingError
+from wanbed.ground.errors import MissingError
 from wanbed.testbed.virtual_time.guest import run_inside
 from wanbed.testbed.virtual_time.guest_boot import GuestCommand
 from wanbed.testbed.virtual_time.guest_place import choose_place

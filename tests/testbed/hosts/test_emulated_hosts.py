@@ -12,11 +12,11 @@ import pytest
 from mininet.net import Mininet
 from mininet.node import Node
 
+from wanbed.ground.errors import MissingError
 from wanbed.testbed.claims.processes import MARKER
 from wanbed.testbed.hosts import emulated_hosts
 from wanbed.testbed.hosts.emulated_hosts import EmulatedHost, EmulatedNetwork
 from wanbed.testbed.kernel.killed import KilledError
-from wanbed.testbed.kernel.missing import MissingError
 
 
 @pytest.fixture

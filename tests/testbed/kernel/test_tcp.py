@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from pyroute2.netlink.diag import inet_diag_msg
 
+from wanbed.ground.errors import MissingError
 from wanbed.ground.socket_owner import TcpListener
 from wanbed.testbed.kernel import tcp
-from wanbed.testbed.kernel.missing import MissingError
 from wanbed.testbed.kernel.tcp import (
     ListeningSockets,
     TcpState,

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from wanbed.ground.errors import MissingError
 from wanbed.testbed.kernel import user_mode_linux
 from wanbed.testbed.kernel import user_mode_linux as module
-from wanbed.testbed.kernel.missing import MissingError
 from wanbed.testbed.kernel.user_mode_linux import (
     COMPILED_FOR_BYTES,
     fitted_kernel,

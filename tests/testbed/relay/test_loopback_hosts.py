@@ -4,7 +4,7 @@ from contextlib import closing
 
 import pytest
 
-from wanbed.testbed.kernel.missing import MissingError
+from wanbed.ground.errors import MissingError
 from wanbed.testbed.network.addressing import loopback_address
 from wanbed.testbed.relay import loopback_hosts as module
 from wanbed.testbed.relay.loopback_hosts import LoopbackSubnet

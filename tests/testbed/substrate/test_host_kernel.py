@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from wanbed.testbed.kernel.missing import MissingError
+from wanbed.ground.errors import MissingError
 from wanbed.testbed.network.gateway_layout import plan_gateways
 from wanbed.testbed.network.topology import resolve_topology
 from wanbed.testbed.network.topology_spec import TopologySpec

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from wanbed.testbed.kernel.missing import MissingError
+from wanbed.ground.errors import MissingError
 from wanbed.testbed.virtual_time.guest_place import (
     WANTED_MAP_COUNT,
     allow_open_files,

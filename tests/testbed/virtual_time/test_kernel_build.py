@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from wanbed.testbed.kernel.missing import MissingError
+from wanbed.ground.errors import MissingError
 from wanbed.testbed.virtual_time import kernel_build
 from wanbed.testbed.virtual_time.kernel_build import BuildError, build, find_source, strayed_options
 from wanbed.testbed.virtual_time.kernel_cache import COMPILER_OPTIONS, built_kernels, configuration

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.sudo import hand_over, play_sudo
-from wanbed.testbed.kernel.missing import MissingError
+from wanbed.ground.errors import MissingError
 from wanbed.testbed.virtual_time import kernel_cache
 from wanbed.testbed.virtual_time.kernel_cache import (
     PROGRAM,

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from wanbed.testbed.kernel.missing import MissingError
+from wanbed.ground.errors import MissingError
 from wanbed.testbed.virtual_time import probe
 from wanbed.testbed.virtual_time.kernel_cache import KernelRecord, VirtualKernel, configuration_hash
 from wanbed.testbed.virtual_time.probe import probe_virtual_time

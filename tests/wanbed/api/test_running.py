@@ -12,7 +12,7 @@ import wanbed
 from wanbed.api import running
 from wanbed.api.experiment import checked_experiment
 from wanbed.api.schedule_modules import importable_by_ranks
-from wanbed.ground.wanbed_error import WanbedError
+from wanbed.ground.errors import WanbedError
 from wanbed.runner.emulation.virtual_run import InsideError
 from wanbed.runner.runs.run_request import RunRequest
 

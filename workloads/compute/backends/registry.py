@@ -5,8 +5,7 @@ are looked up when an experiment is read. A rank gets the path of the class.
 """
 
 from wanbed.ground.entry_points import installed
-from wanbed.ground.nearest_name import did_you_mean
-from wanbed.ground.shown_text import shown
+from wanbed.ground.errors import did_you_mean, shown
 
 ENTRY_POINT_GROUP = "wanbed.compute"
 

@@ -72,7 +72,7 @@ import sys
 from wanbed.ground.strict_model import InputError
 from wanbed.runner.rack_runs.agents import agents_on
 from wanbed.runner.rack_runs.rack import rack_at
-from wanbed.testbed.kernel.missing import MissingError
+from wanbed.ground.errors import MissingError
 from wanbed.testbed.rack.machine_handle import MachineLostError
 with rack_at(sys.argv[1], print) as rack:
     print([(node.name, node.datacenter) for node in rack.carrying], len(rack.nodes))

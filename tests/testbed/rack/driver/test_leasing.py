@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from wanbed.testbed.kernel.missing import MissingError
+from wanbed.ground.errors import MissingError
 from wanbed.testbed.network.shared_rate import Timers
 from wanbed.testbed.rack.driver.leasing import check_alike, check_lacks_nothing, naming, timers_of, underlays_of
 from wanbed.testbed.rack.machine.facts import Card, MachineFacts, sources_hash

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from wanbed.testbed.kernel.missing import MissingError
+from wanbed.ground.errors import MissingError
 from wanbed.testbed.network.topology import resolve_topology
 from wanbed.testbed.network.topology_spec import TopologySpec
 from wanbed.testbed.rack.machine.wireguard_tunnel import make_key_pair, missing_for_tunnel, tunnel_configuration

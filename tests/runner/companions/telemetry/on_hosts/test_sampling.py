@@ -11,11 +11,11 @@ from typing import Any, Self
 import pyarrow as pa
 import pytest
 
+from wanbed.ground.errors import MissingError
 from wanbed.results.records.run_store import Rows
 from wanbed.results.records.schema import trial_schema
 from wanbed.results.records.trial_tables import TrialTable
 from wanbed.runner.companions.telemetry.on_hosts.sampling import Sampler, Samples, SamplingLoop, sampling
-from wanbed.testbed.kernel.missing import MissingError
 from wanbed.testbed.running_testbed import RunningTestbed
 from wanbed.testbed.substrate.substrate import SubstrateError
 

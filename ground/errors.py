@@ -1,11 +1,61 @@
-"""Guess which known name an unknown one was meant to be, only where it is near. Only the standard library is used."""
+"""Define the errors that a caller can expect, and word their messages. Only the standard library is used.
+
+Users' text and values are shown short, on one line; for an unknown name the known one is guessed that is near.
+"""
 
 from collections.abc import Collection
 
+
+class WanbedError(Exception):
+    """Raised for what is no mistake of this program: unusable input, a machine that lacks something, a failed trial.
+
+    The message says in one line what is wrong and what to do. Any other error is a bug.
+    """
+
+
+class MissingError(WanbedError):
+    """The machine lacks something; the message is one line that names it and what to install. Exit status 5."""
+
+
+MAX_SHOWN_CHARACTERS = 60
+"""Longest value shown in a message, so that the remedy after it stays visible."""
+
+MAX_DIGITS = 40
+"""Most digits of a number that is parsed: more than any bound has, and still cheap to compute with."""
+
+
+def shortened(text: str) -> str:
+    """Return ``text``, cut to ``MAX_SHOWN_CHARACTERS`` and followed by ``...`` if it is longer."""
+    return text if len(text) <= MAX_SHOWN_CHARACTERS else f"{text[:MAX_SHOWN_CHARACTERS]}..."
+
+
+def one_line(text: str) -> str:
+    """Return ``text`` as one line: line breaks become spaces, unprintable characters are escaped."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in " ".join(text.split()))
+
+
+def shown(value: object) -> str:
+    """Return the ``repr`` of a user's value, shortened for a message."""
+    if type(value) is int and abs(value) >= 10**MAX_DIGITS:
+        # Python raises ValueError when it converts an integer of thousands of digits to text.
+        return f"a number of more than {MAX_DIGITS} digits"
+    if isinstance(value, str):
+        return repr(shortened(value))
+    try:
+        return shortened(repr(value))
+    except ValueError:
+        return f"a {type(value).__name__} with a number of more than {MAX_DIGITS} digits"
+
+
 _OTHER_WORDS = {"bandwidth": "rate", "bw": "rate", "delay": "latency", "drop": "loss", "rtt": "latency"}
 """Words of other tools, and the names that a file of ours has for the same."""
+
 _NOTES = {"rtt": " It is one way: half of an RTT"}
+
 _LETTERS_PER_EDIT = 4
+
 _MOST_EDITS = 2
 
 

@@ -11,7 +11,7 @@ from wanbed.runner.emulation import gpu_provisioning
 from wanbed.runner.emulation.gpu_provisioning import check_gpus, provision_gpus, resolved_device
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.resolve.experiment import Experiment
-from wanbed.testbed.gpus import nvml
+from wanbed.testbed.gpus import gpus as machine_listing
 from wanbed.testbed.gpus.gpus import Gpu
 from wanbed.testbed.gpus.nvml import NvmlError
 
@@ -33,7 +33,7 @@ def machine(monkeypatch: pytest.MonkeyPatch, *uuids: str | None, visible: str | 
 
 
 def offer(monkeypatch: pytest.MonkeyPatch, *gpus: Gpu, visible: str | None = None, files: tuple[str, ...] = ()) -> None:
-    for module in (gpu_provisioning, nvml):
+    for module in (gpu_provisioning, machine_listing):
         monkeypatch.setattr(module, "machine_gpus", lambda: gpus)
     monkeypatch.setattr(gpu_provisioning, "device_files", lambda: files)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
@@ -188,7 +188,7 @@ def six_ranks(model: str) -> Experiment:
 
 def test_ranks_that_do_not_fit_on_their_gpu_are_refused_with_the_sum(monkeypatch: pytest.MonkeyPatch) -> None:
     offer(monkeypatch, Gpu("NVIDIA H200", "570", "GPU-0", 140 * 2**30))
-    monkeypatch.setattr(nvml, "open_nvml", FreeMemory(139 * 2**30))
+    monkeypatch.setattr(machine_listing, "open_nvml", FreeMemory(139 * 2**30))
     check_gpus(six_ranks("gpt-a"))
     with pytest.raises(
         InputError,
@@ -201,14 +201,14 @@ def test_ranks_that_do_not_fit_on_their_gpu_are_refused_with_the_sum(monkeypatch
 
 def test_memory_that_other_programs_use_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     offer(monkeypatch, Gpu("NVIDIA H200", "570", "GPU-0", 140 * 2**30))
-    monkeypatch.setattr(nvml, "open_nvml", FreeMemory(40 * 2**30))
+    monkeypatch.setattr(machine_listing, "open_nvml", FreeMemory(40 * 2**30))
     with pytest.raises(InputError, match=r"it has 140\.0 GiB, of which 40\.0 are free: "):
         check_gpus(six_ranks("gpt-a"))
 
 
 def test_memory_that_nobody_reports_is_not_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     offer(monkeypatch, Gpu("NVIDIA H200", "570", "GPU-0"))
-    monkeypatch.setattr(nvml, "open_nvml", FreeMemory(None))
+    monkeypatch.setattr(machine_listing, "open_nvml", FreeMemory(None))
     check_gpus(six_ranks("gpt-b"))
 
 

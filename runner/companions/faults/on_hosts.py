@@ -311,7 +311,7 @@ def _done(log: SpanLogContents, first: int) -> int:
     return max((span.iteration + 1 for span in log.spans if span.kind in COMPUTE_KINDS), default=first)
 
 
-_ALL = "after-*/stage-*"
+_CHECKPOINTS = "after-*/stage-*"
 
 
 def _bring_together(testbed: RunningTestbed, folder: Path, stages: int, done: int, every: int) -> None:
@@ -320,7 +320,7 @@ def _bring_together(testbed: RunningTestbed, folder: Path, stages: int, done: in
     ``done``, ``every`` and ``stages`` are as for ``last_restart`` and ``checkpoint_files``.
     """
     shared = testbed.shared(folder)
-    there = shared.names(_ALL)
+    there = shared.names(_CHECKPOINTS)
 
     def names(number: int) -> list[str]:
         return [str(checkpoint_file(folder, number, stage).relative_to(folder)) for stage in range(stages)]
@@ -337,7 +337,7 @@ def _without_left_checkpoints(testbed: RunningTestbed, folder: Path) -> Iterator
     finally:
         # A machine that has gone has none.
         with suppress(MachineLostError):
-            testbed.shared(folder).remove(f"attempt-*/{_ALL}")
+            testbed.shared(folder).remove(f"attempt-*/{_CHECKPOINTS}")
 
 
 def fault_lines(faults: Mapping[str, Any] | None) -> Iterator[str]:
@@ -385,78 +385,99 @@ def _seconds(time_ns: int | None) -> str:
     return "an unknown time" if time_ns is None else f"{time_ns / 1e9:.3f} s"
 
 
-def fault_facts(
-    planned: tuple[FaultPlan, int],
-    attempts: Sequence[Attempt],
-    injected: Sequence[InjectedFault],
-    setting: SharedConfig,
-    ended_by: str | None,
-    *,
-    finished: bool = False,
-) -> dict[str, Any]:
-    """Return the entry ``faults`` of a trial's record: times in undilated ns since the trial's start.
+@dataclass(frozen=True)
+class FaultHistory:
+    """The attempts of a trial's training and what failed meanwhile, as noted where it happened.
 
-    ``planned`` is what was to fail, and the number of iterations.
-    ``ended_by`` is why there was no other attempt although training was to begin again, None otherwise. ``finished``
-    says that there was none because the last attempt's checkpoints have every iteration.
+    ``iterations`` is how many were planned, ``setting`` that of the trial. ``ended_by`` is why there was no other
+    attempt although training was to begin again, None otherwise. ``finished`` says that there was none because the last
+    attempt's checkpoints have every iteration.
     """
-    (plan, iterations), last = planned, attempts[-1]
-    failed = bool(last.ends) and not finished
 
-    def on_line(time_ns: int | None) -> int | None:
-        return None if time_ns is None else round((time_ns - setting.epoch_ns) / setting.dilation)
+    plan: FaultPlan
+    iterations: int
+    attempts: Sequence[Attempt]
+    injected: Sequence[InjectedFault]
+    setting: SharedConfig
+    ended_by: str | None = None
+    finished: bool = False
 
-    def duration(from_ns: int | None, to_ns: int | None) -> int | None:
-        return None if from_ns is None or to_ns is None else round((to_ns - from_ns) / setting.dilation)
+    def facts(self, line: TimeLine | None) -> dict[str, Any]:
+        """Return the entry ``faults`` of the trial's record: times in undilated ns since the trial's start.
 
-    completed = last.done if failed else iterations
-    ends = [*(attempt.first_iteration for attempt in attempts[1:]), completed]
-    counted = [
-        log
-        for attempt, end in zip(attempts, ends, strict=True)
-        for log in kept(attempt.logs, attempt.first_iteration, end)
-    ]
-    windows = iteration_windows_ns(counted)
-    disturbances = [
-        _disturbance(attempt, end, attempts[position + 1] if position + 1 < len(attempts) else None, windows, setting)
-        for position, (attempt, end) in enumerate(zip(attempts, ends, strict=True))
-        if attempt.ends
-    ]
-    losses = [] if last.ends else _losses(last, setting)
-    began_ns = next((attempt.began_ns for attempt in attempts if attempt.began_ns is not None), None)
-    last_window_ns = max((end for _, end in windows.values()), default=None)
-    ended_ns = last.all_knew_ns if failed else None
-    if not failed and last_window_ns is not None:
-        ended_ns = last_window_ns + setting.epoch_ns
-    wall_ns = duration(began_ns, ended_ns)
-    useful_ns = round(covered_ns(windows.values()) / setting.dilation)
-    return {
-        "outcome": FAILED if failed else RECOVERED if disturbances else SURVIVED if losses else UNDISTURBED,
-        "planned": not failed or bool(last.hits),
-        "reason": _reason(last, ended_by) if failed else None,
-        "recovery": plan.recovery,
-        "iterations_planned": iterations,
-        "iterations_completed": completed,
-        "iterations_lost": sum(each["iterations_lost"] for each in disturbances),
-        "began_ns": on_line(began_ns),
-        "useful_ns": useful_ns,
-        "wall_ns": wall_ns,
-        "training_goodput": min(1.0, useful_ns / wall_ns) if wall_ns else None,
-        "injected": [
-            {
-                "fault": str(each.fault),
-                "due_ns": on_line(each.due_ns),
-                "applied_ns": on_line(each.applied_ns),
-                "ranks": list(each.ranks),
-            }
-            for each in injected
-        ],
-        "never_due": [str(fault) for fault in plan.faults[len(injected) :]],
-        "disturbances": [*disturbances, *losses],
-        "placements": [
-            [[place.host.name, place.gpu] for place in attempt.variant.placement.places] for attempt in attempts
-        ],
-    }
+        With ``line`` hosts are on several machines: all moments are put on the driver's clock, and each failure has
+        how far that moment can be off, ``clock_error_ns``.
+        """
+        if line is None:
+            return self._facts()
+        attempts = [_moved_attempt(each, line) for each in self.attempts]
+        injected = [_moved_fault(each, line) for each in self.injected]
+        facts = replace(self, attempts=attempts, injected=injected)._facts()
+        for entry, each in zip(facts["injected"], self.injected, strict=True):
+            error_ns = 0 if each.timed_by is None else line.error_ns(each.timed_by)
+            entry["clock_error_ns"] = ceil(error_ns / self.setting.dilation)
+        return facts
+
+    def _facts(self) -> dict[str, Any]:
+        attempts, setting, last = self.attempts, self.setting, self.attempts[-1]
+        failed = bool(last.ends) and not self.finished
+
+        def on_line(time_ns: int | None) -> int | None:
+            return None if time_ns is None else round((time_ns - setting.epoch_ns) / setting.dilation)
+
+        def duration(from_ns: int | None, to_ns: int | None) -> int | None:
+            return None if from_ns is None or to_ns is None else round((to_ns - from_ns) / setting.dilation)
+
+        completed = last.done if failed else self.iterations
+        ends = [*(attempt.first_iteration for attempt in attempts[1:]), completed]
+        counted = [
+            log
+            for attempt, end in zip(attempts, ends, strict=True)
+            for log in kept(attempt.logs, attempt.first_iteration, end)
+        ]
+        windows = iteration_windows_ns(counted)
+        disturbances = [
+            _disturbance(
+                attempt, end, attempts[position + 1] if position + 1 < len(attempts) else None, windows, setting
+            )
+            for position, (attempt, end) in enumerate(zip(attempts, ends, strict=True))
+            if attempt.ends
+        ]
+        losses = [] if last.ends else _losses(last, setting)
+        began_ns = next((attempt.began_ns for attempt in attempts if attempt.began_ns is not None), None)
+        last_window_ns = max((end for _, end in windows.values()), default=None)
+        ended_ns = last.all_knew_ns if failed else None
+        if not failed and last_window_ns is not None:
+            ended_ns = last_window_ns + setting.epoch_ns
+        wall_ns = duration(began_ns, ended_ns)
+        useful_ns = round(covered_ns(windows.values()) / setting.dilation)
+        return {
+            "outcome": FAILED if failed else RECOVERED if disturbances else SURVIVED if losses else UNDISTURBED,
+            "planned": not failed or bool(last.hits),
+            "reason": _reason(last, self.ended_by) if failed else None,
+            "recovery": self.plan.recovery,
+            "iterations_planned": self.iterations,
+            "iterations_completed": completed,
+            "iterations_lost": sum(each["iterations_lost"] for each in disturbances),
+            "began_ns": on_line(began_ns),
+            "useful_ns": useful_ns,
+            "wall_ns": wall_ns,
+            "training_goodput": min(1.0, useful_ns / wall_ns) if wall_ns else None,
+            "injected": [
+                {
+                    "fault": str(each.fault),
+                    "due_ns": on_line(each.due_ns),
+                    "applied_ns": on_line(each.applied_ns),
+                    "ranks": list(each.ranks),
+                }
+                for each in self.injected
+            ],
+            "never_due": [str(fault) for fault in self.plan.faults[len(self.injected) :]],
+            "disturbances": [*disturbances, *losses],
+            "placements": [
+                [[place.host.name, place.gpu] for place in attempt.variant.placement.places] for attempt in attempts
+            ],
+        }
 
 
 def _disturbance(
@@ -537,43 +558,6 @@ def _reason(last: Attempt, ended_by: str | None) -> str:
         return last.cause
     names = " and ".join(str(each.fault) for each in last.hits)
     return f"{names} failed" if ended_by is None else f"{names} failed, and training cannot go on: {ended_by}"
-
-
-@dataclass(frozen=True)
-class FaultHistory:
-    """The attempts of a trial's training and what failed meanwhile, as noted where it happened.
-
-    ``iterations`` is how many were planned, ``setting`` that of the trial. ``ended_by`` and ``finished`` are as for
-    ``fault_facts``.
-    """
-
-    plan: FaultPlan
-    iterations: int
-    attempts: Sequence[Attempt]
-    injected: Sequence[InjectedFault]
-    setting: SharedConfig
-    ended_by: str | None
-    finished: bool
-
-    def facts(self, line: TimeLine | None) -> dict[str, Any]:
-        """Return the entry ``faults`` of the trial's record.
-
-        With ``line`` hosts are on several machines: all moments are put on the driver's clock, and each failure has
-        how far that moment can be off, ``clock_error_ns``.
-        """
-        if line is None:
-            return self._facts(self.attempts, self.injected)
-        facts = self._facts(
-            [_moved_attempt(each, line) for each in self.attempts], [_moved_fault(each, line) for each in self.injected]
-        )
-        for entry, each in zip(facts["injected"], self.injected, strict=True):
-            error_ns = 0 if each.timed_by is None else line.error_ns(each.timed_by)
-            entry["clock_error_ns"] = ceil(error_ns / self.setting.dilation)
-        return facts
-
-    def _facts(self, attempts: Sequence[Attempt], injected: Sequence[InjectedFault]) -> dict[str, Any]:
-        planned = self.plan, self.iterations
-        return fault_facts(planned, attempts, injected, self.setting, self.ended_by, finished=self.finished)
 
 
 def _moved_attempt(attempt: Attempt, line: TimeLine) -> Attempt:

@@ -14,7 +14,6 @@ from wanbed.runner.companions.faults.on_hosts import (
     FaultHistory,
     covered_ns,
     each_iteration_once,
-    fault_facts,
     fault_lines,
     iteration_windows_ns,
     kept,
@@ -160,7 +159,7 @@ def test_a_trial_that_began_again_lost_the_work_since_the_last_iteration_that_co
     point: SweepPoint, first: Attempt
 ) -> None:
     second = Attempt(point.variants[0], 2, EPOCH + 6 * S, (log(0, range(2, 6), 6), log(1, range(2, 6), 6)))
-    facts = fault_facts((point.faults, 6), [first, second], first.faults, setting(point), None)
+    facts = FaultHistory(point.faults, 6, [first, second], first.faults, setting(point)).facts(None)
     assert facts["outcome"] == "recovered"
     assert facts["iterations_completed"] == 6
     (each,) = facts["disturbances"]
@@ -177,14 +176,14 @@ def test_a_trial_that_began_again_lost_the_work_since_the_last_iteration_that_co
 
 def test_iterations_after_the_checkpoint_are_lost(point: SweepPoint, first: Attempt) -> None:
     second = Attempt(point.variants[0], 1, EPOCH + 6 * S, (log(0, range(1, 6), 6), log(1, range(1, 6), 6)))
-    facts = fault_facts((point.faults, 6), [first, second], first.faults, setting(point), None)
+    facts = FaultHistory(point.faults, 6, [first, second], first.faults, setting(point)).facts(None)
     assert facts["iterations_lost"] == 1
     assert facts["disturbances"][0]["lost_work_ns"] == round(1.5 * S)
     assert facts["training_goodput"] == pytest.approx(6 / 10)
 
 
 def test_a_trial_that_cannot_go_on_keeps_what_it_had_and_the_reason(point: SweepPoint, first: Attempt) -> None:
-    facts = fault_facts((point.faults, 6), [first], first.faults, setting(point), "no host is left")
+    facts = FaultHistory(point.faults, 6, [first], first.faults, setting(point), "no host is left").facts(None)
     assert facts["outcome"] == "failed"
     assert facts["planned"]
     assert facts["iterations_completed"] == 2
@@ -195,7 +194,7 @@ def test_a_trial_that_cannot_go_on_keeps_what_it_had_and_the_reason(point: Sweep
 def test_a_trial_that_fails_when_every_iteration_is_kept_has_recovered_and_begins_no_other_attempt(
     point: SweepPoint, first: Attempt
 ) -> None:
-    facts = fault_facts((point.faults, 2), [first], first.faults, setting(point), None, finished=True)
+    facts = FaultHistory(point.faults, 2, [first], first.faults, setting(point), finished=True).facts(None)
     assert (facts["outcome"], facts["reason"], facts["iterations_completed"]) == ("recovered", None, 2)
     (each,) = facts["disturbances"]
     assert (each["iterations_lost"], each["time_to_recover_ns"]) == (0, None)
@@ -203,7 +202,7 @@ def test_a_trial_that_fails_when_every_iteration_is_kept_has_recovered_and_begin
 
 
 def test_times_are_undilated(point: SweepPoint, first: Attempt) -> None:
-    facts = fault_facts((point.faults, 6), [first], first.faults, setting(point, 2.0), None)
+    facts = FaultHistory(point.faults, 6, [first], first.faults, setting(point, 2.0)).facts(None)
     assert facts["disturbances"][0]["time_to_detect_ns"] == S // 8
     assert facts["injected"][0]["applied_ns"] == round(1.75 * S)
 
@@ -212,7 +211,7 @@ def test_a_failure_that_nothing_planned_is_named_by_the_first_rank_that_failed(
     point: SweepPoint, first: Attempt
 ) -> None:
     alone = replace(first, faults=(), cause="rank 0: lost rank 1")
-    facts = fault_facts((point.faults, 6), [alone], (), setting(point), None)
+    facts = FaultHistory(point.faults, 6, [alone], (), setting(point)).facts(None)
     assert (facts["outcome"], facts["planned"], facts["reason"]) == ("failed", False, "rank 0: lost rank 1")
     assert facts["never_due"] == ["rank 1"]
 
@@ -220,14 +219,14 @@ def test_a_failure_that_nothing_planned_is_named_by_the_first_rank_that_failed(
 def test_a_fault_that_meets_nobody_disturbs_nothing(point: SweepPoint, first: Attempt) -> None:
     met = replace(first.faults[0], ranks=())
     whole = Attempt(point.variants[0], 0, EPOCH + S, (log(0, range(6), 1), log(1, range(6), 1)), (), (met,))
-    facts = fault_facts((point.faults, 6), [whole], (met,), setting(point), None)
+    facts = FaultHistory(point.faults, 6, [whole], (met,), setting(point)).facts(None)
     assert facts["outcome"] == "undisturbed"
     assert list(fault_lines(facts)) == ["rank 1 failed, where no rank was"]
 
 
 def test_a_fault_that_meets_ranks_which_have_done_all_disturbs_nothing(point: SweepPoint, first: Attempt) -> None:
     whole = Attempt(point.variants[0], 0, EPOCH + S, (log(0, range(6), 1), log(1, range(6), 1)), (), first.faults)
-    facts = fault_facts((point.faults, 6), [whole], first.faults, setting(point), None)
+    facts = FaultHistory(point.faults, 6, [whole], first.faults, setting(point)).facts(None)
     assert (facts["outcome"], facts["disturbances"]) == ("undisturbed", [])
     assert list(fault_lines(facts)) == ["rank 1 failed when its ranks had done all iterations"]
 
@@ -237,13 +236,13 @@ def test_a_replica_that_is_killed_before_its_end_is_lost_even_if_nobody_noticed(
 ) -> None:
     killed = replace(log(1, range(6), 1), complete=False)
     attempt = Attempt(point.variants[0], 0, EPOCH + S, (log(0, range(6), 1), killed), (), first.faults)
-    assert fault_facts((point.faults, 6), [attempt], first.faults, setting(point), None)["outcome"] == "survived"
+    assert FaultHistory(point.faults, 6, [attempt], first.faults, setting(point)).facts(None)["outcome"] == "survived"
 
 
 def test_where_the_others_go_on_the_trial_survives(point: SweepPoint, first: Attempt) -> None:
     gatherer = replace(log(0, range(6), 1), lost=(LostReplica(1, round(3.75 * S)),))
     attempt = Attempt(point.variants[0], 0, EPOCH + S, (gatherer, log(1, range(2), 1)), (), first.faults)
-    facts = fault_facts((point.faults, 6), [attempt], first.faults, setting(point), None)
+    facts = FaultHistory(point.faults, 6, [attempt], first.faults, setting(point)).facts(None)
     assert (facts["outcome"], facts["iterations_completed"], facts["iterations_lost"]) == ("survived", 6, 0)
     (loss,) = facts["disturbances"]
     assert loss["time_to_detect_ns"] == round(0.25 * S)

@@ -112,11 +112,8 @@ def _trial_record(
         **trained.facts,
     }
     tables = {table: rows for part in parts for table, rows in part.tables.items()}
-    return TrialRecord(trial.spec.id, logs, tables, {**facts, **_all_facts(parts)}, outputs)
-
-
-def _all_facts(parts: Iterable[TrialPart]) -> dict[str, Any]:
-    return {name: fact for part in parts for name, fact in part.facts.items()}
+    of_companions = {name: fact for part in parts for name, fact in part.facts.items()}
+    return TrialRecord(trial.spec.id, logs, tables, {**facts, **of_companions}, outputs)
 
 
 def device_facts(logs: Iterable[SpanLogContents]) -> list[dict[str, Any]]:

@@ -17,7 +17,7 @@ from typing import Any
 
 from wanbed.ground.impairments import IMPAIRMENTS
 from wanbed.results.comparison.pairing import Pair, pair_runs
-from wanbed.results.reading.changing_links import COURSE, directed_links
+from wanbed.results.reading.links import COURSE, directed_links
 from wanbed.results.reading.not_modelled import of_links, simulated_without
 from wanbed.results.reading.run import Run
 from wanbed.results.reading.summary import calibrated_points

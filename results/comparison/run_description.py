@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from wanbed.results.comparison.differences import command_text, incomparable, is_command
-from wanbed.results.reading.changing_links import changing_links_text
 from wanbed.results.reading.known_misses import known_misses_of, known_misses_text
+from wanbed.results.reading.links import changing_links_text
 from wanbed.results.reading.not_modelled import (
     NotModelled,
     gathered,

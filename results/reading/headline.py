@@ -9,8 +9,8 @@ import numpy.typing as npt
 
 from wanbed.results.metrics.bootstrap import median_interval
 from wanbed.results.metrics.iterations import over_bound
-from wanbed.results.reading.changing_links import changing_links_at
 from wanbed.results.reading.known_misses import KnownMiss, known_misses_of
+from wanbed.results.reading.links import changing_links_at
 from wanbed.results.reading.run import Run
 from wanbed.results.reading.stored_trial import point_text
 from wanbed.results.reading.validity import Saturation

@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 
 from wanbed.results.metrics.iterations import Window
+from wanbed.results.reading.links import configured_rates
 from wanbed.results.reading.run import Run
 from wanbed.results.reading.stored_trial import StoredTrial
 from wanbed.results.records.schema import BACKGROUND
-from wanbed.results.report.charts.link_rates import configured_rates
 from wanbed.results.report.table import Column, Table
 from wanbed.results.text import count_text, percent_text, rate_text
 

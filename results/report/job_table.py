@@ -1,12 +1,13 @@
 """Make the table of jobs that ran at once: each alone and beside the others, its slow-down, and Jain's index."""
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
 
 from wanbed.results.metrics.fairness import jain_index, slow_down
-from wanbed.results.reading.headline import HeadlineRow, headline
+from wanbed.results.reading.headline import HeadlineRow
 from wanbed.results.reading.run import Run
 from wanbed.results.report.table import Column, Table
 from wanbed.results.text import list_text, ratio_text, seconds_text
@@ -42,9 +43,9 @@ class JobRow:
         return median(self.slow_downs) if self.slow_downs else None
 
 
-def job_table(run: Run) -> Table | None:
-    """Return the table of a run, None if no jobs ran at once."""
-    return Table.of("jobs", "Jobs that share the WAN", job_rows(run), _COLUMNS, _READING, record=_record)
+def job_table(run: Run, headline: Sequence[HeadlineRow]) -> Table | None:
+    """Return the table of a run with that headline, None if no jobs ran at once."""
+    return Table.of("jobs", "Jobs that share the WAN", job_rows(run, headline), _COLUMNS, _READING, record=_record)
 
 
 def _record(row: JobRow) -> dict[str, Any]:
@@ -69,13 +70,13 @@ _COLUMNS: tuple[Column[JobRow], ...] = (
 )
 
 
-def job_rows(run: Run) -> list[JobRow]:
-    """Return a row for each variant beside others, in the run's order."""
+def job_rows(run: Run, headline: Sequence[HeadlineRow]) -> list[JobRow]:
+    """Return a row for each variant beside others, in the run's order. ``headline`` is the run's."""
     times: dict[tuple[int, str], dict[int, float]] = defaultdict(dict)
     for row in run.summary.to_dict("records"):
         if row["iteration_time_s"] == row["iteration_time_s"]:
             times[row["sweep_point"], row["variant"]][row["repeat"]] = row["iteration_time_s"]
-    figures: dict[tuple[int, str], HeadlineRow] = {(row.point, row.variant): row for row in headline(run, "")}
+    figures = {(row.point, row.variant): row for row in headline}
     about = {(trial.point, trial.variant): trial for trial in run.trials if trial.facts.get("beside")}
     factors: dict[tuple[int, str], tuple[float, ...]] = {}
     combinations: dict[tuple[int, frozenset[str]], list[tuple[int, str]]] = defaultdict(list)

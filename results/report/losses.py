@@ -19,7 +19,6 @@ from wanbed.results.records.schema import HELD_OUT, TRAINING
 from wanbed.results.report.charts.canvas import PicturePlace, panel_title, panel_width_pt, wrapped
 from wanbed.results.report.charts.chart import Chart, Drawing, Painter, series_legend
 from wanbed.results.report.charts.colours import Styles, lightened
-from wanbed.results.report.section import Section
 from wanbed.results.report.table import Column, Table
 from wanbed.results.text import amount_text, count_text, list_text, seconds_text, size_text
 
@@ -320,12 +319,7 @@ def _bands_reading(series: Sequence[LossSeries]) -> str:
     return " ".join(texts)
 
 
-def loss_section(series: Sequence[LossSeries], charts: Sequence[Chart]) -> Section:
-    """Return the section with its charts. It warns of clocks that are not the losses' own."""
-    return Section("Losses", [loss_table(series), *charts], _joined_warning(series))
-
-
-def _joined_warning(series: Sequence[LossSeries]) -> str:
+def clock_warning(series: Sequence[LossSeries]) -> str:
     """Return what a reader must know of clocks of other runs, "" if there are none: no training took these times."""
     clocks = dict.fromkeys(
         f"{trial.provenance.clock_run} ({trial.provenance.clock})"

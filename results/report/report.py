@@ -20,14 +20,13 @@ from wanbed.results.report.charts.colours import Styles
 from wanbed.results.report.charts.paper import FigureOptions, draw_figures, save_figures
 from wanbed.results.report.fault_table import fault_warnings
 from wanbed.results.report.headline_table import differing_table, headline_table
-from wanbed.results.report.losses import loss_section
+from wanbed.results.report.losses import clock_warning, loss_table
 from wanbed.results.report.page_templates import page_environment
-from wanbed.results.report.plan_outcome import plan_outcomes, plan_warnings
+from wanbed.results.report.plan_outcome import plan_warnings
 from wanbed.results.report.prefill import impact_table, prefill_tables
 from wanbed.results.report.report_charts import report_charts
 from wanbed.results.report.reported_runs import ReportedRuns, chosen_trials, labelled
 from wanbed.results.report.run_tables import run_tables
-from wanbed.results.report.section import Section
 from wanbed.results.report.table import Table
 from wanbed.results.text import count_text, isolated, percent_text, visible
 
@@ -41,6 +40,23 @@ MAX_TRACE_CHARACTERS = 2000
 """The longest text of a trace that the page shows with the configuration."""
 
 _TEMPLATE = "report.html.j2"
+
+
+@dataclass(frozen=True)
+class _Section:
+    """Tables and charts in their order, each under its own title where that is not the section's.
+
+    A part is None where there is nothing to show; if all are, nor is the section. ``warning`` stands before them.
+    """
+
+    title: str
+    parts: Sequence[Table | Chart | None]
+    warning: str = ""
+
+    @property
+    def shown(self) -> list[Table | Chart]:
+        """The parts that there are."""
+        return [part for part in self.parts if part is not None]
 
 
 @dataclass(frozen=True)
@@ -85,8 +101,8 @@ def write_report(runs: Sequence[Path | Run], destination: Path, clocks: Sequence
             table=headline_table(reported.headline),
             charts=charts.shared,
             sections=[
-                loss_section(reported.losses, charts.losses),
-                Section(
+                _Section("Losses", [loss_table(reported.losses), *charts.losses], clock_warning(reported.losses)),
+                _Section(
                     "Prefill in the bubbles",
                     [
                         *prefill_tables(reported.prefill, charts.shares),
@@ -98,7 +114,7 @@ def write_report(runs: Sequence[Path | Run], destination: Path, clocks: Sequence
             differences=_cut(differences.deciding),
             of_emulation=_cut(differences.of_emulation),
             derived_differences=_cut(differences.derived),
-            runs=[_run_section(label, run, charts.own[label]) for label, run in by_label.items()],
+            runs=[_run_section(reported, label, charts.own[label]) for label in by_label],
             styles=styles,
             most_open_points=MAX_OPEN_POINTS,
         )
@@ -146,18 +162,18 @@ def _cut(differences: Sequence[ManifestDifference]) -> tuple[Sequence[ManifestDi
     return differences[:MAX_DIFFERENCES], len(differences[MAX_DIFFERENCES:])
 
 
-def _run_section(label: str, run: Run, charts: Sequence[Chart]) -> _RunSection:
+def _run_section(reported: ReportedRuns, label: str, charts: Sequence[Chart]) -> _RunSection:
+    run = reported.by_label[label]
     wan_bytes = run.summary["wan_bytes"].dropna()
-    plans = plan_outcomes(run)
     return _RunSection(
         label=label,
         simulated=run.simulated,
         description=what_was_run(run),
-        warnings=[*warnings(run), *fault_warnings(run), *cut_warnings(run), *plan_warnings(plans)],
+        warnings=[*warnings(run), *fault_warnings(run), *cut_warnings(run), *plan_warnings(reported.plans[label])],
         total_wan_bytes=int(wan_bytes.sum()) if len(wan_bytes) else None,
         differing=differing_table(run),
         charts=charts,
-        tables=run_tables(run),
+        tables=run_tables(reported, label),
         calibrated=not run.calibration.empty,
         links_reading=links_reading(run),
         facts=facts(run),

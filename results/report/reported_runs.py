@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
 
@@ -10,6 +11,7 @@ from wanbed.results.reading.run import Run, load_run, run_labels
 from wanbed.results.reading.selection import NoSuchTrialError, Selection, swept_points
 from wanbed.results.report.charts.swept_points import DrawnPoint
 from wanbed.results.report.losses import LossSeries, loss_series
+from wanbed.results.report.plan_outcome import PlanOutcome, plan_outcomes
 from wanbed.results.report.prefill import Impact, PrefillRow, impacts, prefill_rows
 
 Row = TypeVar("Row")
@@ -28,6 +30,15 @@ class ReportedRuns:
     impacts: Sequence[Impact]
     losses: Sequence[LossSeries]
     drawn: Mapping[str, DrawnPoint | None]
+
+    @cached_property
+    def plans(self) -> Mapping[str, Sequence[PlanOutcome]]:
+        """The outcome of each planned trial, by the label of its run."""
+        return {label: plan_outcomes(run) for label, run in self.by_label.items()}
+
+    def headline_of(self, label: str) -> list[HeadlineRow]:
+        """Return the headline of one run."""
+        return [row for row in self.headline if row.run == label]
 
     @classmethod
     def of(cls, runs: Mapping[str, Run], clocks: Sequence[Run | None] | None = None) -> "ReportedRuns":

@@ -8,13 +8,13 @@ from typing import Any
 
 from wanbed.results.comparison.differences import manifest_differences
 from wanbed.results.metrics import IDLE_CAUSES
-from wanbed.results.reading.changing_links import (
+from wanbed.results.reading.headline import HeadlineRow
+from wanbed.results.reading.links import (
     ChangingLink,
     changing_links,
     changing_links_at,
     changing_links_text,
 )
-from wanbed.results.reading.headline import HeadlineRow
 from wanbed.results.reading.run import Run
 from wanbed.results.report.charts.gpu_time import PARTS, PROGRAM_IDLE_CAUSES, GpuTimeShares, gpu_time_shares
 from wanbed.results.report.headline_table import differing_table, headline_figures, headline_table
@@ -58,8 +58,8 @@ def table_text(runs: Sequence[Run], form: str, clocks: Sequence[Run | None] | No
     more: dict[str, Any] = {"prefill": prefill_records(reported.prefill), "impact": impact_records(reported.impacts)}
     if reported.losses:
         more["losses"] = loss_records(reported.losses)
-    for label, run in by_label.items():
-        for table in run_tables(run):
+    for label in by_label:
+        for table in run_tables(reported, label):
             if table.records:
                 more.setdefault(table.name, []).extend({"run": label, **record} for record in table.records)
     if changing := _changing_links(by_label):
@@ -76,7 +76,7 @@ def _markdown(reported: ReportedRuns, shares: Sequence[GpuTimeShares]) -> str:
         ("", loss_table(reported.losses)),
         *(("", table) for table in prefill_tables(reported.prefill, shares)),
         ("", impact_table(reported.impacts)),
-        *((label, table) for label, run in named for table in run_tables(run)),
+        *((label if several else "", table) for label in reported.by_label for table in run_tables(reported, label)),
     ]
     written = "".join(table.markdown(label) for label, table in tables if table is not None).lstrip("\n")
     changes = [(label, changing_links_text(run.manifest)) for label, run in named]

@@ -12,8 +12,8 @@ from typing import Any
 from rich.text import Text
 
 from wanbed.results.comparison.run_description import not_modelled_in
-from wanbed.results.reading.changing_links import changing_links, changing_links_text
 from wanbed.results.reading.known_misses import known_misses_of, known_misses_text
+from wanbed.results.reading.links import changing_links, changing_links_text
 from wanbed.results.reading.not_modelled import NotModelled, not_modelled_text, of_links
 from wanbed.results.reading.run import Run, load_run
 from wanbed.results.reading.summary import summary_rows, write_summary

@@ -16,6 +16,7 @@ from studies.bad_days.day import OURS, Day, Weather
 from wanbed.results.metrics import NS_PER_S
 from wanbed.results.metrics.bootstrap import median_interval
 from wanbed.results.metrics.iterations import iteration_windows
+from wanbed.results.reading.headline import headline
 from wanbed.results.reading.run import Run
 from wanbed.results.report.job_table import job_rows
 
@@ -101,7 +102,7 @@ def _weather_of_points(run: Run, day: Day) -> Mapping[int, Weather | None]:
 def _beside_neighbour(run: Run, day: Day) -> list[Loss]:
     weather = _weather_of_points(run, day).values()
     severities = [each.severity for each in weather if each is not None]
-    ours = [row for row in job_rows(run) if row.job == OURS]
+    ours = [row for row in job_rows(run, headline(run)) if row.job == OURS]
     points = list(dict.fromkeys(row.where for row in ours))
     return [
         Loss(

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from wanbed.results.metrics import NS_PER_S
-from wanbed.results.reading.changing_links import changing_links, directed_links
+from wanbed.results.reading.links import changing_links, configured_latencies_ms
 from wanbed.results.reading.trial_rows import TrialRows
 from wanbed.results.report.charts.canvas import PicturePlace, panel_title, panel_width_pt
 from wanbed.results.report.charts.chart import Chart, Drawing, LegendEntry, series_legend
@@ -73,13 +72,6 @@ def configured_courses(changes: pd.DataFrame) -> tuple[dict[Ends, ConfiguredCour
             float(late_ns.max(initial=0.0)) / 1e9,
         )
     return found, began_ns / 1e9
-
-
-def configured_latencies_ms(manifest: Mapping[str, Any], point: int) -> dict[Ends, float]:
-    """Return the first latency of every directed link at a sweep point; a manifest may lack it."""
-    points = manifest.get("sweep_points") or ()
-    entry: Mapping[str, Any] = next((each for each in points if each.get("index") == point), {})
-    return {ends: float(link["latency_ns"]) / 1e6 for ends, link in directed_links(entry) if "latency_ns" in link}
 
 
 def longest(courses: Mapping[str, Mapping[Ends, ConfiguredCourse]]) -> dict[Ends, ConfiguredCourse]:

@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from wanbed.results.reading.changing_links import directed_links
 from wanbed.results.records.schema import BACKGROUND
 
 Numbers = npt.NDArray[np.float64]
@@ -86,22 +85,3 @@ def _counters(link_samples: pd.DataFrame, scope: str = "link") -> Iterator[tuple
 def _rates_bps(edges_ns: Numbers, times_ns: Numbers, sent: Numbers) -> Numbers:
     rates_bps: Numbers = np.diff(np.interp(edges_ns, times_ns, sent)) * 8e9 / np.diff(edges_ns)
     return rates_bps
-
-
-@dataclass(frozen=True)
-class ConfiguredRates:
-    """The configured rates of a link and of one node pair over it, in bit/s; None if unlimited or unknown."""
-
-    link_bps: float | None
-    node_pair_bps: float | None
-
-
-def configured_rates(manifest: Mapping[str, Any], point: int) -> dict[tuple[str, str], ConfiguredRates]:
-    """Return the configured rates of each directed link at a sweep point, by (source, destination); {} if unknown."""
-    entry: Mapping[str, Any] = next(
-        (each for each in manifest.get("sweep_points") or () if each.get("index") == point), {}
-    )
-    return {
-        ends: ConfiguredRates(link.get("rate_bps"), link.get("node_pair_rate_bps"))
-        for ends, link in directed_links(entry)
-    }

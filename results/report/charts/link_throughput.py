@@ -9,15 +9,14 @@ from matplotlib.figure import Figure
 
 from wanbed.results.metrics import NS_PER_S
 from wanbed.results.metrics.bootstrap import FEWEST_REPEATS, Interval, moment_intervals
+from wanbed.results.reading.links import ConfiguredRates, configured_rates
 from wanbed.results.reading.trial_rows import TrialRows
 from wanbed.results.report.charts.canvas import PicturePlace, panel_title, panel_width_pt
 from wanbed.results.report.charts.chart import Chart, Drawing, LegendEntry
 from wanbed.results.report.charts.colours import BLACK, GREY, Style, Styles, lightened
 from wanbed.results.report.charts.link_rates import (
-    ConfiguredRates,
     LinkRates,
     background_rates,
-    configured_rates,
     link_rates,
     rates_within,
 )

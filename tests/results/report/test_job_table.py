@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.runner.two_jobs import two_jobs
+from wanbed.results.reading.headline import headline
 from wanbed.results.reading.run import Run, load_run
 from wanbed.results.report.job_table import job_rows
 from wanbed.results.report.report import write_report
@@ -24,7 +25,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 def test_each_variant_beside_others_has_a_row_with_its_slow_down(run: Run) -> None:
-    rows = job_rows(run)
+    rows = job_rows(run, headline(run))
     ours, theirs = rows
     assert [(row.job, row.variant, row.others) for row in rows] == [
         ("a", "ours", ("theirs",)),

@@ -1,6 +1,6 @@
 from typing import Any
 
-from wanbed.results.reading.changing_links import changing_links, changing_links_at, changing_links_text
+from wanbed.results.reading.links import changing_links, changing_links_at, changing_links_text
 
 
 def manifest(*links: dict[str, Any]) -> dict[str, Any]:

@@ -24,6 +24,33 @@ def directed_links(entry: Mapping[str, Any]) -> Iterator[tuple[Ends, dict[str, A
             yield (other, one), figures
 
 
+@dataclass(frozen=True)
+class ConfiguredRates:
+    """The configured rates of a link and of one node pair over it, in bit/s; None if unlimited or unknown."""
+
+    link_bps: float | None
+    node_pair_bps: float | None
+
+
+def configured_rates(manifest: Mapping[str, Any], point: int) -> dict[Ends, ConfiguredRates]:
+    """Return the configured rates of each directed link at a sweep point, by (source, destination); {} if unknown."""
+    return {
+        ends: ConfiguredRates(link.get("rate_bps"), link.get("node_pair_rate_bps"))
+        for ends, link in directed_links(_entry(manifest, point))
+    }
+
+
+def configured_latencies_ms(manifest: Mapping[str, Any], point: int) -> dict[Ends, float]:
+    """Return the first latency of every directed link at a sweep point; a manifest may lack it."""
+    links = directed_links(_entry(manifest, point))
+    return {ends: float(link["latency_ns"]) / 1e6 for ends, link in links if "latency_ns" in link}
+
+
+def _entry(manifest: Mapping[str, Any], point: int) -> Mapping[str, Any]:
+    """Return what a manifest has of a sweep point, {} if nothing."""
+    return next((each for each in manifest.get("sweep_points") or () if each.get("index") == point), {})
+
+
 MAX_NAMED = 4
 """The most directions of links that a text names."""
 

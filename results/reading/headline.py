@@ -54,7 +54,7 @@ class Disturbed:
 
 
 @dataclass(frozen=True)
-class LowerBound:
+class TimeBound:
     """The time below which no iteration time can come, and the part of a trial that it consists of the most."""
 
     time_s: float
@@ -62,67 +62,40 @@ class LowerBound:
 
 
 @dataclass(frozen=True)
-class HeadlineRow:
-    """One variant of one run in one sweep point. Figures are medians over repeats; None means unknown.
+class IterationTimes:
+    """The iteration times of a row. None means unknown.
 
-    ``iteration_time_s`` is the period of training; ``makespan_s`` is what an iteration lasts by itself.
-    ``repeat_times_s`` holds the iteration time of every repeat that has one, over ``iterations`` measured iterations of
-    all repeats; ``disturbed`` is None where nothing was configured to change or fail. ``interval_s`` is the 95 %
-    interval of their median (``wanbed.results.metrics.bootstrap``); None if there are too few repeats or the figures
-    are ``exact``: simulated, with nothing drawn. ``not_modelled`` lists the configured settings that the simulation
-    does not model, ``known_misses`` the kinds of simulations known to be off that it is of. ``differs`` names what it
-    has otherwise than the run's first variant, which ``speed_up`` is over. ``synchronizes_seldom`` marks replicas that
-    train alone in between; ``slowest_replica_s`` is the iteration time of the slowest of those that have step clocks of
-    their own.
+    ``median_s`` is the median over repeats of the period of training, of which ``of_repeats_s`` has every one that is
+    known, over ``iterations`` measured iterations of all repeats. ``interval_s`` is the 95 % interval of that median
+    (``wanbed.results.metrics.bootstrap``); None if there are too few repeats or the times are ``exact``: simulated,
+    with nothing drawn. ``makespan_s`` is what an iteration lasts by itself. ``disturbed`` is None where nothing was
+    configured to change or fail. ``slowest_replica_s`` is the iteration time of the slowest of the replicas that have
+    step clocks of their own.
     """
 
-    run: str
-    point: int
-    values: Mapping[str, str]
-    variant: str
-    repeats: int
-    iterations: int
-    iteration_time_s: float | None
+    median_s: float | None
+    of_repeats_s: tuple[float, ...]
     interval_s: tuple[float, float] | None
-    repeat_times_s: tuple[float, ...]
-    speed_up: float | None
-    gpu_utilization: float | None
-    gpu_utilization_with_prefill: float | None
-    wan_bytes: float | None
-    wan_goodput_bps: float | None
-    tokens_per_s: float | None
-    calibrated: bool
-    saturation: Saturation
-    simulated: bool
+    iterations: int
     exact: bool
-    not_modelled: tuple[str, ...] = ()
-    known_misses: tuple[KnownMiss, ...] = ()
-    bound: LowerBound | None = None
     makespan_s: float | None = None
-    disturbed: "Disturbed | None" = None
-    differs: tuple[str, ...] = ()
-    synchronizes_seldom: bool = False
+    disturbed: Disturbed | None = None
     slowest_replica_s: float | None = None
 
     @property
-    def over_bound(self) -> float | None:
-        """The iteration time divided by its lower bound; None if either is unknown."""
-        return None if self.bound is None else over_bound(self.iteration_time_s, self.bound.time_s)
-
-    @property
     def fastest_s(self) -> float | None:
-        """The iteration time of the fastest repeat; None if no repeat has one."""
-        return min(self.repeat_times_s, default=None)
+        """The time of the fastest repeat; None if no repeat has one."""
+        return min(self.of_repeats_s, default=None)
 
     @property
     def slowest_s(self) -> float | None:
-        """The iteration time of the slowest repeat; None if no repeat has one."""
-        return max(self.repeat_times_s, default=None)
+        """The time of the slowest repeat; None if no repeat has one."""
+        return max(self.of_repeats_s, default=None)
 
     @property
     def without_interval(self) -> str:
         """The reason why a measured iteration time has no interval; "" if it has one or needs none."""
-        repeats = len(self.repeat_times_s)
+        repeats = len(self.of_repeats_s)
         if self.exact or self.interval_s is not None or not repeats:
             return ""
         return f"{count_text(repeats, 'repeat')}, no interval"
@@ -130,18 +103,78 @@ class HeadlineRow:
     @property
     def range_s(self) -> tuple[float, float] | None:
         """The range from the fastest repeat to the slowest, if there are several and they have no interval."""
-        several = self.without_interval and len(self.repeat_times_s) > 1
-        return (min(self.repeat_times_s), max(self.repeat_times_s)) if several else None
+        several = self.without_interval and len(self.of_repeats_s) > 1
+        return (min(self.of_repeats_s), max(self.of_repeats_s)) if several else None
+
+
+@dataclass(frozen=True)
+class GpuUtilization:
+    """The share of the period in which training's GPUs computed, without and with prefill; None means unknown."""
+
+    training: float | None
+    with_prefill: float | None
+
+    @property
+    def prefilled(self) -> bool:
+        """Tell whether any training GPU computed prefill in its bubbles."""
+        return self.with_prefill != self.training
+
+
+@dataclass(frozen=True)
+class WanTraffic:
+    """The bytes that a trial sent over the WAN, and the payload per second after warm-up; None means unknown."""
+
+    sent_bytes: float | None
+    goodput_bps: float | None
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How far figures can be trusted.
+
+    ``not_modelled`` lists the configured settings that the simulation does not model, ``known_misses`` the kinds of
+    simulations known to be off that it is of.
+    """
+
+    simulated: bool
+    calibrated: bool
+    saturation: Saturation
+    not_modelled: tuple[str, ...] = ()
+    known_misses: tuple[KnownMiss, ...] = ()
+
+
+@dataclass(frozen=True)
+class HeadlineRow:
+    """One variant of one run in one sweep point. Figures are medians over repeats; None means unknown.
+
+    ``differs`` names what it has otherwise than the run's first variant, which ``speed_up`` is over.
+    ``synchronizes_seldom`` marks replicas that train alone in between.
+    """
+
+    run: str
+    point: int
+    values: Mapping[str, str]
+    variant: str
+    repeats: int
+    times: IterationTimes
+    gpus: GpuUtilization
+    wan: WanTraffic
+    standing: Standing
+    speed_up: float | None
+    tokens_per_s: float | None
+    bound: TimeBound | None = None
+    differs: tuple[str, ...] = ()
+    synchronizes_seldom: bool = False
+
+    @property
+    def over_bound(self) -> float | None:
+        """The iteration time divided by its lower bound; None if either is unknown."""
+        return None if self.bound is None else over_bound(self.times.median_s, self.bound.time_s)
 
     @property
     def where(self) -> str:
         """The sweep point's swept values as text for readers."""
         return point_text(self.values)
-
-    @property
-    def prefilled(self) -> bool:
-        """Whether any training GPU computed prefill in its bubbles."""
-        return self.gpu_utilization_with_prefill != self.gpu_utilization
 
 
 def _median(values: npt.NDArray[np.float64]) -> float | None:
@@ -181,35 +214,40 @@ def headline(run: Run, label: str = "") -> list[HeadlineRow]:
         baseline_s = times_s.get((point, baseline))
         bound_s = _median(of_trials["bound_s"])
         of_repeats_s = [all_times_s[position] for position in positions]
+        first = run.trials[positions[0]]
         rows.append(
             HeadlineRow(
                 run=label,
                 point=point,
-                values=run.trials[positions[0]].values,
+                values=first.values,
                 variant=variant,
                 repeats=len(positions),
-                iterations=sum(map(len, of_repeats_s)),
-                iteration_time_s=time_s,
-                interval_s=None if run.exact(point) else median_interval([[time_s] for time_s in measured_s]),
-                repeat_times_s=tuple(map(float, measured_s)),
+                times=IterationTimes(
+                    median_s=time_s,
+                    of_repeats_s=tuple(map(float, measured_s)),
+                    interval_s=None if run.exact(point) else median_interval([[time_s] for time_s in measured_s]),
+                    iterations=sum(map(len, of_repeats_s)),
+                    exact=run.exact(point),
+                    makespan_s=_median(of_trials["makespan_s"]),
+                    disturbed=_disturbed(run, positions, [time_s for own_s in of_repeats_s for time_s in own_s]),
+                    slowest_replica_s=_median(of_trials["slowest_replica_time_s"]),
+                ),
+                gpus=GpuUtilization(
+                    _median(of_trials["gpu_utilization"]), _median(of_trials["gpu_utilization_with_prefill"])
+                ),
+                wan=WanTraffic(_median(of_trials["wan_bytes"]), _median(of_trials["wan_goodput_bps"])),
+                standing=Standing(
+                    simulated=run.simulated,
+                    calibrated=bool(calibrated[positions].all()),
+                    saturation=Saturation.of(run.trials[position].facts for position in positions),
+                    not_modelled=tuple(run.summary["not_modelled"].iloc[positions[0]]),
+                    known_misses=known_misses_of(first.facts),
+                ),
                 speed_up=baseline_s / time_s if baseline_s and time_s else None,
-                gpu_utilization=_median(of_trials["gpu_utilization"]),
-                gpu_utilization_with_prefill=_median(of_trials["gpu_utilization_with_prefill"]),
-                wan_bytes=_median(of_trials["wan_bytes"]),
-                wan_goodput_bps=_median(of_trials["wan_goodput_bps"]),
                 tokens_per_s=_median(of_trials["tokens_per_s"]),
-                calibrated=bool(calibrated[positions].all()),
-                saturation=Saturation.of(run.trials[position].facts for position in positions),
-                simulated=run.simulated,
-                exact=run.exact(point),
-                not_modelled=tuple(run.summary["not_modelled"].iloc[positions[0]]),
-                known_misses=known_misses_of(run.trials[positions[0]].facts),
-                slowest_replica_s=_median(of_trials["slowest_replica_time_s"]),
-                synchronizes_seldom=run.trials[positions[0]].sync_every is not None,
-                bound=None if bound_s is None else LowerBound(bound_s, parts.iloc[positions].dropna().iloc[0]),
-                makespan_s=_median(of_trials["makespan_s"]),
-                disturbed=_disturbed(run, positions, [time_s for own_s in of_repeats_s for time_s in own_s]),
+                bound=None if bound_s is None else TimeBound(bound_s, parts.iloc[positions].dropna().iloc[0]),
                 differs=differing[variant],
+                synchronizes_seldom=first.sync_every is not None,
             )
         )
     return rows

@@ -22,7 +22,7 @@ from wanbed.results.metrics.iterations import NS_PER_S, iteration_windows
 from wanbed.results.metrics.loss_curve import Iterations, LossCurve, Numbers, counted_until
 from wanbed.results.reading.run import Run
 from wanbed.results.reading.stored_trial import StoredTrial, point_text, swept_values
-from wanbed.results.reading.trial_rows import counted_windows, rows_by_trial, rows_of_trial
+from wanbed.results.reading.trial_rows import counted_windows, rows_by_trial
 from wanbed.results.records.schema import HELD_OUT, SPLITS, TRAINING
 from wanbed.results.records.trial_id import TrialId
 
@@ -274,7 +274,7 @@ def clock_kind(run: Run) -> ClockKind:
 
 def trial_clock(run: Run, trial: StoredTrial) -> TrialClock:
     """Return the clock of a trial; without iterations if it has no span."""
-    spans, samples = rows_of_trial(run.spans, trial), rows_of_trial(run.link_samples, trial)
+    spans, samples = run.rows[trial.id].spans, run.rows[trial.id].link_samples
     windows = counted_windows(trial, iteration_windows(spans))
     if windows.empty:
         return TrialClock(np.empty(0, np.int64), np.empty(0, np.int64), None)

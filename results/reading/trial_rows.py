@@ -92,7 +92,10 @@ class TrialRows:
     @cached_property
     def window(self) -> Window | None:
         """The window in which the trial's GPU time is measured, None if there is none."""
-        return measured_window(self.trial, self.spans)
+        if self.spans.empty:
+            return None
+        windows = counted_windows(self.trial, metrics.iteration_windows(self.spans))
+        return counted_window(self.trial, windows, self.spans)
 
 
 DIVIDED = tuple(field.name for field in fields(TrialRows) if field.name != "trial")
@@ -106,18 +109,3 @@ def divided_by_trial(trials: Iterable[StoredTrial], frames: Mapping[str, pd.Data
         trial.id: TrialRows(trial, **{name: own.get(trial.id, none) for name, (own, none) in pieces.items()})
         for trial in trials
     }
-
-
-def rows_of_trial(frame: pd.DataFrame, trial: StoredTrial) -> pd.DataFrame:
-    """Return the trial's rows of a frame that has the columns sweep point, variant and repeat."""
-    # Compare text last, in the few rows that are left: for a million rows it takes most of the time.
-    of_numbers = (frame["sweep_point"].to_numpy() == trial.point) & (frame["repeat"].to_numpy() == trial.repeat)
-    candidates = chosen_rows(frame, of_numbers)
-    return chosen_rows(candidates, (candidates["variant"] == trial.variant).to_numpy(bool))
-
-
-def measured_window(trial: StoredTrial, spans: pd.DataFrame) -> Window | None:
-    """Return the window in which a trial's GPU time is measured, None if there is none. ``spans`` are the trial's."""
-    if spans.empty:
-        return None
-    return counted_window(trial, counted_windows(trial, metrics.iteration_windows(spans)), spans)

@@ -49,10 +49,10 @@ def headline_table(rows: Sequence[HeadlineRow]) -> Table | None:
         Column("iteration time", _iteration_time, _statistic(rows)),
         Column("speed-up", lambda row: TableCell(ratio_text(row.speed_up), value=row.speed_up)),
         *([Column("iteration / lower bound", _over_bound)] if bounded else []),
-        Column("makespan", lambda row: TableCell(seconds_text(row.makespan_s), value=row.makespan_s)),
+        Column("makespan", lambda row: TableCell(seconds_text(row.times.makespan_s), value=row.times.makespan_s)),
         Column("GPU utilization", _utilization),
-        Column("WAN bytes per trial", lambda row: TableCell(size_text(row.wan_bytes), value=row.wan_bytes)),
-        Column("WAN goodput", lambda row: TableCell(rate_text(row.wan_goodput_bps), value=row.wan_goodput_bps)),
+        Column("WAN bytes per trial", lambda row: TableCell(size_text(row.wan.sent_bytes), value=row.wan.sent_bytes)),
+        Column("WAN goodput", lambda row: TableCell(rate_text(row.wan.goodput_bps), value=row.wan.goodput_bps)),
         *([Column(standing, _standing)] if standing else []),
     ]
     ordered = [row for _, own in by_point(rows) for row in own]
@@ -75,19 +75,19 @@ def _field(place: int, row: _Fields) -> str:
 
 
 def _statistic(rows: Sequence[HeadlineRow]) -> str:
-    if any(row.interval_s is not None for row in rows):
+    if any(row.times.interval_s is not None for row in rows):
         return "median (95\N{NO-BREAK SPACE}% interval)"
     return "median" if any(row.repeats > 1 for row in rows) else ""
 
 
 def _iteration_time(row: HeadlineRow) -> TableCell:
-    interval = seconds_interval_text(row.interval_s) if row.interval_s else row.without_interval
+    interval = seconds_interval_text(row.times.interval_s) if row.times.interval_s else row.times.without_interval
     beneath = [
-        "" if row.slowest_replica_s is None else f"slowest replica {seconds_text(row.slowest_replica_s)}",
-        "" if row.disturbed is None else row.disturbed.text,
-        f"{interval}: {seconds_interval_text(row.range_s)}" if row.range_s else interval,
+        "" if row.times.slowest_replica_s is None else f"slowest replica {seconds_text(row.times.slowest_replica_s)}",
+        "" if row.times.disturbed is None else row.times.disturbed.text,
+        f"{interval}: {seconds_interval_text(row.times.range_s)}" if row.times.range_s else interval,
     ]
-    return TableCell(seconds_text(row.iteration_time_s), tuple(filter(None, beneath)), row.iteration_time_s)
+    return TableCell(seconds_text(row.times.median_s), tuple(filter(None, beneath)), row.times.median_s)
 
 
 def _over_bound(row: HeadlineRow) -> TableCell:
@@ -95,35 +95,43 @@ def _over_bound(row: HeadlineRow) -> TableCell:
 
 
 def _utilization(row: HeadlineRow) -> TableCell:
-    both = (f"{percent_text(row.gpu_utilization_with_prefill)} with prefill",) if row.prefilled else ()
-    return TableCell(percent_text(row.gpu_utilization), both, row.gpu_utilization)
+    both = (f"{percent_text(row.gpus.with_prefill)} with prefill",) if row.gpus.prefilled else ()
+    return TableCell(percent_text(row.gpus.training), both, row.gpus.training)
 
 
 def _standing_of(rows: Sequence[HeadlineRow]) -> str:
     """Return the heading of the column that says how far figures can be trusted; "" if all can be."""
-    if any(not (row.simulated and row.calibrated) for row in rows):
+    if any(not (row.standing.simulated and row.standing.calibrated) for row in rows):
         return "calibrated"
-    return "simulation" if any(row.known_misses for row in rows) else ""
+    return "simulation" if any(row.standing.known_misses for row in rows) else ""
 
 
 def _standing(row: HeadlineRow) -> TableCell:
     """Say whether the row's links were as configured, and whether its machine was saturated."""
-    if row.simulated:
-        text = "simulated" if row.calibrated else f"simulated without {', '.join(row.not_modelled)}"
-        off = (f"known to be off: {', '.join(each.mark for each in row.known_misses)}",) if row.known_misses else ()
-        return TableCell(text, off, bad=not row.calibrated)
-    links = "yes" if row.calibrated else "no"
-    if not row.saturation.saturated:
-        return TableCell(links, bad=not row.calibrated)
-    return TableCell(f"{links}, {'but' if row.calibrated else 'and'} saturated", (row.saturation.mark,), bad=True)
+    if row.standing.simulated:
+        text = "simulated" if row.standing.calibrated else f"simulated without {', '.join(row.standing.not_modelled)}"
+        off = (
+            (f"known to be off: {', '.join(each.mark for each in row.standing.known_misses)}",)
+            if row.standing.known_misses
+            else ()
+        )
+        return TableCell(text, off, bad=not row.standing.calibrated)
+    links = "yes" if row.standing.calibrated else "no"
+    if not row.standing.saturation.saturated:
+        return TableCell(links, bad=not row.standing.calibrated)
+    return TableCell(
+        f"{links}, {'but' if row.standing.calibrated else 'and'} saturated", (row.standing.saturation.mark,), bad=True
+    )
 
 
 def _note(rows: Sequence[HeadlineRow]) -> str:
     several_runs = len({row.run for row in rows}) > 1
-    with_prefill = ", and with it the same with prefill in its bubbles" if any(row.prefilled for row in rows) else ""
+    with_prefill = (
+        ", and with it the same with prefill in its bubbles" if any(row.gpus.prefilled for row in rows) else ""
+    )
     sentences = [
         _TIME,
-        _DISTURBED if any(row.disturbed is not None for row in rows) else "",
+        _DISTURBED if any(row.times.disturbed is not None for row in rows) else "",
         *(worth_note(rows), interval_note(rows), saturation_note(rows)),
         f"Speed-up is against the first variant at the same sweep point{' of the same run' if several_runs else ''}.",
         _BOUND if any(row.over_bound is not None for row in rows) else "",
@@ -135,23 +143,23 @@ def _note(rows: Sequence[HeadlineRow]) -> str:
 
 def interval_note(rows: Sequence[HeadlineRow]) -> str:
     """Explain the intervals, how reliable they are, and why some rows have none; empty if nothing was measured."""
-    with_interval = [row for row in rows if row.interval_s is not None]
+    with_interval = [row for row in rows if row.times.interval_s is not None]
     sentences = []
     if with_interval:
-        repeats = _range_text([len(row.repeat_times_s) for row in with_interval], "repeat")
+        repeats = _range_text([len(row.times.of_repeats_s) for row in with_interval], "repeat")
         iterations = _range_text(
-            [round(row.iterations / len(row.repeat_times_s)) for row in with_interval], "measured iteration"
+            [round(row.times.iterations / len(row.times.of_repeats_s)) for row in with_interval], "measured iteration"
         )
         sentences.append(
             f"The range under an iteration time is its 95 % bootstrap interval, from {repeats} of {iterations}: "
             "repeats are resampled, since an iteration's end depends on that of the one before it."
         )
-    if any(len(row.repeat_times_s) < ENOUGH_REPEATS for row in with_interval):
+    if any(len(row.times.of_repeats_s) < ENOUGH_REPEATS for row in with_interval):
         sentences.append(
             f"With fewer than {ENOUGH_REPEATS} repeats it is hardly more than their range, and misses the true median "
             "more often than 5 times in 100: with 3 repeats about 20 times."
         )
-    if any(row.without_interval for row in rows):
+    if any(row.times.without_interval for row in rows):
         sentences.append(
             f"Fewer than {FEWEST_REPEATS} repeats have no interval: they do not show how much repeats differ, "
             "however many iterations they have."
@@ -161,7 +169,7 @@ def interval_note(rows: Sequence[HeadlineRow]) -> str:
 
 def saturation_note(rows: Sequence[HeadlineRow]) -> str:
     """Explain what a saturated row means; empty if there is none."""
-    if not any(row.saturation.saturated for row in rows):
+    if not any(row.standing.saturation.saturated for row in rows):
         return ""
     return (
         "Saturated: for the given share of a trial's time, all cores were busy, or the core that carries the "
@@ -177,38 +185,38 @@ def _range_text(counts: Sequence[int], singular: str) -> str:
 
 def headline_figures(row: HeadlineRow) -> dict[str, Any]:
     """Return the exact figures of a row in plain JSON types, with their unit in the name."""
-    low_s, high_s = row.interval_s or (None, None)
+    low_s, high_s = row.times.interval_s or (None, None)
     return {
         "run": row.run,
         "variant": row.variant,
         "repeats": row.repeats,
-        "iterations": row.iterations,
-        "iteration_time_s": row.iteration_time_s,
+        "iterations": row.times.iterations,
+        "iteration_time_s": row.times.median_s,
         "iteration_time_low_s": low_s,
         "iteration_time_high_s": high_s,
-        "slowest_replica_time_s": row.slowest_replica_s,
+        "slowest_replica_time_s": row.times.slowest_replica_s,
         "bound_s": row.bound and row.bound.time_s,
         "bound_part": row.bound and row.bound.part,
         "over_bound_ratio": row.over_bound,
-        "makespan_s": row.makespan_s,
-        "worst_iteration_s": None if row.disturbed is None else row.disturbed.worst_s,
-        "lost_fraction": None if row.disturbed is None else row.disturbed.lost,
-        "fastest_repeat_s": row.fastest_s,
-        "slowest_repeat_s": row.slowest_s,
+        "makespan_s": row.times.makespan_s,
+        "worst_iteration_s": None if row.times.disturbed is None else row.times.disturbed.worst_s,
+        "lost_fraction": None if row.times.disturbed is None else row.times.disturbed.lost,
+        "fastest_repeat_s": row.times.fastest_s,
+        "slowest_repeat_s": row.times.slowest_s,
         "speed_up_ratio": row.speed_up,
-        "gpu_utilization_fraction": row.gpu_utilization,
-        "gpu_utilization_with_prefill_fraction": row.gpu_utilization_with_prefill,
-        "wan_bytes": _count(row.wan_bytes),
-        "wan_goodput_bps": row.wan_goodput_bps,
+        "gpu_utilization_fraction": row.gpus.training,
+        "gpu_utilization_with_prefill_fraction": row.gpus.with_prefill,
+        "wan_bytes": _count(row.wan.sent_bytes),
+        "wan_goodput_bps": row.wan.goodput_bps,
         "tokens_per_s": row.tokens_per_s,
-        "calibrated": row.calibrated,
-        "saturated": bool(row.saturation.saturated),
-        "saturated_repeats": row.saturation.saturated,
-        "cores_saturated_fraction": row.saturation.worst.cores_saturated,
-        "network_core_busy_fraction": row.saturation.worst.network_core_busy,
-        "simulated": row.simulated,
-        "not_modelled": list(row.not_modelled),
-        "known_misses": [each.name for each in row.known_misses],
+        "calibrated": row.standing.calibrated,
+        "saturated": bool(row.standing.saturation.saturated),
+        "saturated_repeats": row.standing.saturation.saturated,
+        "cores_saturated_fraction": row.standing.saturation.worst.cores_saturated,
+        "network_core_busy_fraction": row.standing.saturation.worst.network_core_busy,
+        "simulated": row.standing.simulated,
+        "not_modelled": list(row.standing.not_modelled),
+        "known_misses": [each.name for each in row.standing.known_misses],
     }
 
 

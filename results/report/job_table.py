@@ -99,8 +99,8 @@ def job_rows(run: Run, headline: Sequence[HeadlineRow]) -> list[JobRow]:
                 facts["job"],
                 facts["variant"],
                 tuple(facts["others"]),
-                None if alone is None else alone.iteration_time_s,
-                None if beside is None else beside.iteration_time_s,
+                None if alone is None else alone.times.median_s,
+                None if beside is None else beside.times.median_s,
                 factors[point, variant],
                 jain_index(known) if complete else None,
             )

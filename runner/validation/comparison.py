@@ -120,7 +120,7 @@ def _contains(resolved: Any, recorded: Any) -> bool:
 
 def _compare(run: Run, row: HeadlineRow, point: SweepPoint, calibrated: bool, simulate: Simulate) -> VariantComparison:
     variant = next(variant for variant in point.variants if variant.name == row.variant)
-    if row.iteration_time_s is None or row.fastest_s is None or row.slowest_s is None:
+    if row.times.median_s is None or row.times.fastest_s is None or row.times.slowest_s is None:
         raise InputError(f"{run.path}: the trials of {variant.name!r} hold no measured iteration")
     trials = [trial for trial in run.trials if (trial.point, trial.variant) == (row.point, row.variant)]
     dilation = float(run.manifest.get("dilation") or 1)
@@ -144,9 +144,9 @@ def _compare(run: Run, row: HeadlineRow, point: SweepPoint, calibrated: bool, si
         values=row.values,
         variant=row.variant,
         repeats=row.repeats,
-        emulated_s=row.iteration_time_s,
-        fastest_s=row.fastest_s,
-        slowest_s=row.slowest_s,
+        emulated_s=row.times.median_s,
+        fastest_s=row.times.fastest_s,
+        slowest_s=row.times.slowest_s,
         simulated_s=float(simulated_ns) / 1e9,
         cautions=tuple(caution for caution, holds in cautions.items() if holds),
     )

@@ -11,7 +11,6 @@ from wanbed.results.metrics.iterations import NS_PER_S
 from wanbed.results.reading.headline import headline
 from wanbed.results.reading.run import Run
 from wanbed.results.reading.stored_trial import LATENCY_PATH
-from wanbed.results.reading.trial_rows import measured_window, rows_of_trial
 from wanbed.results.report.prefill import prefill_rows
 
 
@@ -61,21 +60,20 @@ def outcomes_of(part: str, run: Run) -> list[PartOutcome]:
     """Return one outcome for each sweep point and variant with a finished trial, in the order of the trials."""
     overruns = {(row.point, row.variant): row.deadline_overruns for row in prefill_rows(run)}
     goodput_bps: dict[tuple[int, str], float | None] = {}
-    for trial in run.trials:
-        spans = rows_of_trial(run.spans, trial)
-        window = measured_window(trial, spans)
-        goodput_bps[trial.point, trial.variant] = None if window is None else steady_goodput_bps(spans, window)
+    for own in run.rows.values():
+        goodput = None if own.window is None else steady_goodput_bps(own.spans, own.window)
+        goodput_bps[own.trial.point, own.trial.variant] = goodput
     return [
         PartOutcome(
             part,
             row.values.get(LATENCY_PATH, ""),
             row.variant,
-            row.iteration_time_s,
-            row.gpu_utilization,
-            row.gpu_utilization_with_prefill,
+            row.times.median_s,
+            row.gpus.training,
+            row.gpus.with_prefill,
             goodput_bps[row.point, row.variant],
             overruns.get((row.point, row.variant)),
-            row.calibrated,
+            row.standing.calibrated,
         )
         for row in headline(run)
     ]

@@ -53,7 +53,7 @@ class _Grid:
 
 def heat_map_chart(rows: Sequence[HeadlineRow], salt: str) -> Chart | None:
     """Draw the panels of every variant. None unless exactly two paths with two or more values each were swept."""
-    measured = [row for row in rows if row.iteration_time_s is not None]
+    measured = [row for row in rows if row.times.median_s is not None]
     grid = _grid(measured)
     if grid is None:
         return None
@@ -87,7 +87,7 @@ def _grid(rows: Sequence[HeadlineRow]) -> _Grid | None:
     times_s: dict[tuple[str, str], Numbers] = {}
     for row in rows:
         own = times_s.setdefault((row.variant, row.run), np.full((len(values[1]), len(values[0])), np.nan))
-        own[values[1].index(row.values[up]), values[0].index(row.values[across])] = row.iteration_time_s
+        own[values[1].index(row.values[up]), values[0].index(row.values[across])] = row.times.median_s
     first: dict[str, Numbers] = {}
     for (_, run), own in times_s.items():
         first.setdefault(run, own)

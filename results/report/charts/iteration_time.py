@@ -35,7 +35,7 @@ def iteration_time_chart(rows: Sequence[HeadlineRow], styles: Styles, salt: str)
     None if nothing was measured. If latency was swept, it is the x axis, with a panel for each combination of the
     other swept values; so is any other number that alone was swept. Otherwise sweep points are drawn side by side.
     """
-    measured = [row for row in rows if row.iteration_time_s is not None]
+    measured = [row for row in rows if row.times.median_s is not None]
     if not measured:
         return None
     swept = _swept_axis(measured)
@@ -46,7 +46,7 @@ def iteration_time_chart(rows: Sequence[HeadlineRow], styles: Styles, salt: str)
     drawn = measured if swept else [row for row in measured if row.where in points[:MAX_SWEEP_POINTS]]
     panels = _panels(drawn, swept)
     shown = list(panels.values())[:MAX_PANELS]
-    slowest_s = max(time_s for row in measured for time_s in (*row.repeat_times_s, *(row.interval_s or ())))
+    slowest_s = max(time_s for row in measured for time_s in (*row.times.of_repeats_s, *(row.times.interval_s or ())))
 
     def paint(figure: Figure, layout: PicturePlace) -> float:
         columns = 1 if layout.narrow else min(3, len(shown))
@@ -116,7 +116,7 @@ def _series(
     # Draw later series thinner, so that an earlier one at the same place stays visible beneath.
     thinner = scale * max(0.5, 1 - 0.2 * position)
     axis.plot(
-        x, [row.iteration_time_s or 0 for row in rows], color=style.colour, linestyle=style.line or "none",
+        x, [row.times.median_s or 0 for row in rows], color=style.colour, linestyle=style.line or "none",
         linewidth=3 * thinner, clip_on=False,
     )  # fmt: skip
     points = [(at, time_s) for at, row in zip(x, rows, strict=True) for time_s in _points_of(row)]
@@ -125,19 +125,19 @@ def _series(
         markersize=9 * thinner, clip_on=False, markerfacecolor=style.colour if style.filled else "white",
     )  # fmt: skip
     for at, row in zip(x, rows, strict=True):
-        if row.interval_s is not None:
-            interval_bar(axis, at, row.interval_s, scale)
+        if row.times.interval_s is not None:
+            interval_bar(axis, at, row.times.interval_s, scale)
 
 
 def _points_of(row: HeadlineRow) -> Sequence[float]:
     """Return the median if it has an interval, else the time of every repeat."""
-    return row.repeat_times_s if row.interval_s is None else (row.iteration_time_s or 0,)
+    return row.times.of_repeats_s if row.times.interval_s is None else (row.times.median_s or 0,)
 
 
 def _intervals_reading(rows: Sequence[HeadlineRow]) -> str:
     """Return a text that explains the bars and the points."""
-    several = [row for row in rows if row.interval_s is None and len(row.repeat_times_s) > 1]
-    bars = " Bars are 95 % intervals of the median." if any(row.interval_s is not None for row in rows) else ""
+    several = [row for row in rows if row.times.interval_s is None and len(row.times.of_repeats_s) > 1]
+    bars = " Bars are 95 % intervals of the median." if any(row.times.interval_s is not None for row in rows) else ""
     return bars + (" Where there are two repeats, each is a point." if several else "")
 
 
@@ -186,7 +186,7 @@ def _points(axis: Axes, rows: Sequence[HeadlineRow], styles: Styles, layout: Pic
 
 
 def _time(row: HeadlineRow) -> float:
-    return row.iteration_time_s or 0
+    return row.times.median_s or 0
 
 
 def _fastest_sentences(rows: Sequence[HeadlineRow], where: str) -> str:
@@ -204,7 +204,7 @@ def _fastest_sentences(rows: Sequence[HeadlineRow], where: str) -> str:
 
 def _fastest_sentence(rows: Sequence[HeadlineRow], where: str) -> str:
     baseline, best = rows[0], min(rows, key=_time)
-    time = seconds_text(best.iteration_time_s)
+    time = seconds_text(best.times.median_s)
     if len(rows) == 1:
         return f"{where}{best.variant} takes {time} an iteration."
     owed = ", ".join(best.differs)
@@ -214,7 +214,7 @@ def _fastest_sentence(rows: Sequence[HeadlineRow], where: str) -> str:
         return f"{where}{best.variant} is the fastest, {time} an iteration; {second.variant} takes {factor} that."
     return (
         f"{where}{best.variant} is the fastest, {time} an iteration against "
-        f"{seconds_text(baseline.iteration_time_s)} of {baseline.variant}: a speed-up of "
+        f"{seconds_text(baseline.times.median_s)} of {baseline.variant}: a speed-up of "
         f"{ratio_text(_time(baseline) / (_time(best) or 1))}{f' ({owed})' if owed else ''}."
     )
 

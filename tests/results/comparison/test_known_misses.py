@@ -35,7 +35,7 @@ def plain(text: str) -> str:
 
 def test_summary_and_table_have_the_kinds_of_each_trial(tmp_path: Path) -> None:
     run = simulated(tmp_path, marked=True)
-    assert {row.variant: row.known_misses for row in headline(run)} == {"stock": (MISS,), "other": ()}
+    assert {row.variant: row.standing.known_misses for row in headline(run)} == {"stock": (MISS,), "other": ()}
     assert {name for names in run.summary["known_misses"] for name in names} == {"full-trunk"}
 
 

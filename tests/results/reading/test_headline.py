@@ -16,7 +16,7 @@ from wanbed.results.comparison.markdown import markdown
 from wanbed.results.metrics.bootstrap import median_interval
 from wanbed.results.reading.headline import (
     Disturbed,
-    LowerBound,
+    TimeBound,
     by_point,
     differences,
     headline,
@@ -36,16 +36,16 @@ BuildRun = Callable[..., Path]
 
 def test_of_a_link_that_changes_the_worst_iteration_and_what_was_lost_are_known(tmp_path: Path) -> None:
     times = {("10ms", "x"): [[1.0, 1.0, 1.0, 5.0], [1.0, 1.0, 1.0, 3.0]]}
-    assert headline(made(tmp_path, times))[0].disturbed is None, "nothing was to change"
+    assert headline(made(tmp_path, times))[0].times.disturbed is None, "nothing was to change"
     course = {"source": "drift.csv", "synthetic": False, "period_ns": None, "changes": 3, "sha256": "ab"}
     link = {"between": ["east", "west"], "latency_ns": 10_000_000, **WAN, "course": course}
     works = {"x": {"work": {"forward_ns": [1000, 1000]}}}
     point = {"index": 0, "sweep_point": {"topology.wan.latency": "10ms"}, "wan": [link], "variants": works}
     (row,) = headline(made(tmp_path / "changing", times, sweep_points=[point]))
     # Fourteen seconds in all, of which eight median iterations take eight.
-    assert row.iteration_time_s == 1.75
-    assert row.disturbed == Disturbed(5.0, pytest.approx(6 / 14))
-    assert row.disturbed.text.replace("\N{NO-BREAK SPACE}", " ") == "worst 5.00 s, 42.9 % lost"
+    assert row.times.median_s == 1.75
+    assert row.times.disturbed == Disturbed(5.0, pytest.approx(6 / 14))
+    assert row.times.disturbed.text.replace("\N{NO-BREAK SPACE}", " ") == "worst 5.00 s, 42.9 % lost"
 
 
 def test_there_is_a_row_for_each_variant_in_each_sweep_point(build_run: BuildRun) -> None:
@@ -59,14 +59,14 @@ def test_repeats_give_the_median_and_the_range(build_run: BuildRun) -> None:
     run = results.load(build_run(repeats=3, latencies=("10ms",)))
     times_s = sorted(run.summary["iteration_time_s"][:3])
     row = headline(run)[0]
-    assert [row.fastest_s, row.iteration_time_s, row.slowest_s] == times_s
+    assert [row.times.fastest_s, row.times.median_s, row.times.slowest_s] == times_s
     assert times_s[0] < times_s[2]
 
 
 def test_the_iteration_is_set_against_the_lower_bound_of_its_trials(tmp_path: Path) -> None:
     run = made(tmp_path, {("10ms", "x"): flat(1.0)}, bound={"time_ns": 800_000_000, "part": "gpu of stage 2"})
     (row,) = headline(run)
-    assert (row.over_bound, row.bound) == (1.25, LowerBound(0.8, "gpu of stage 2"))
+    assert (row.over_bound, row.bound) == (1.25, TimeBound(0.8, "gpu of stage 2"))
     assert (
         run.summary[["bound_s", "bound_part", "over_bound"]].to_numpy().tolist() == [[0.8, "gpu of stage 2", 1.25]] * 3
     )
@@ -89,9 +89,9 @@ def test_the_speed_up_is_against_the_first_variant_in_the_same_sweep_point(build
     near_one, near_many, far_one, far_many = rows
     assert near_one.speed_up == far_one.speed_up == 1.0
     assert near_many.speed_up == pytest.approx(1.0)
-    assert far_one.iteration_time_s is not None
-    assert far_many.iteration_time_s is not None
-    assert far_many.speed_up == far_one.iteration_time_s / far_many.iteration_time_s
+    assert far_one.times.median_s is not None
+    assert far_many.times.median_s is not None
+    assert far_many.speed_up == far_one.times.median_s / far_many.times.median_s
 
 
 def test_without_the_first_variant_in_a_sweep_point_there_is_no_speed_up(build_run: BuildRun) -> None:
@@ -111,29 +111,29 @@ def test_an_iteration_time_has_an_interval_that_holds_it(build_run: BuildRun) ->
     run = results.load(build_run(repeats=3))
     for row in headline(run):
         own = run.summary[(run.summary["variant"] == row.variant) & (run.summary["sweep_point"] == row.point)]
-        assert row.interval_s == median_interval([[time_s] for time_s in own["iteration_time_s"]])
-        assert row.interval_s is not None
-        assert row.iteration_time_s is not None
-        assert row.interval_s[0] <= row.iteration_time_s <= row.interval_s[1]
-        assert row.iterations == 6
+        assert row.times.interval_s == median_interval([[time_s] for time_s in own["iteration_time_s"]])
+        assert row.times.interval_s is not None
+        assert row.times.median_s is not None
+        assert row.times.interval_s[0] <= row.times.median_s <= row.times.interval_s[1]
+        assert row.times.iterations == 6
 
 
 def test_a_simulation_has_no_interval(build_run: BuildRun) -> None:
     rows = headline(results.load(build_run(manifest={"engine": "simulate"})))
-    assert [row.interval_s for row in rows] == [None] * 4
+    assert [row.times.interval_s for row in rows] == [None] * 4
 
 
 def test_a_simulation_that_draws_has_the_interval_of_its_repeats(build_run: BuildRun) -> None:
     rows = headline(results.load(build_run(manifest={"engine": "simulate"}, repeats=3, drawn=True)))
     for row in rows:
-        assert row.interval_s is not None
-        assert row.iteration_time_s is not None
-        assert row.interval_s[0] <= row.iteration_time_s <= row.interval_s[1]
+        assert row.times.interval_s is not None
+        assert row.times.median_s is not None
+        assert row.times.interval_s[0] <= row.times.median_s <= row.times.interval_s[1]
 
 
 def test_a_simulation_that_draws_once_says_why_it_has_no_interval(build_run: BuildRun) -> None:
     rows = headline(results.load(build_run(manifest={"engine": "simulate"}, drawn=True)))
-    assert {row.without_interval for row in rows} == {"1 repeat, no interval"}
+    assert {row.times.without_interval for row in rows} == {"1 repeat, no interval"}
 
 
 @pytest.mark.parametrize(("repeats", "words"), [(1, "1 repeat, no interval"), (2, "2 repeats, no interval")])
@@ -141,9 +141,11 @@ def test_below_three_repeats_there_is_no_interval_and_the_row_says_why(
     build_run: BuildRun, repeats: int, words: str
 ) -> None:
     rows = headline(results.load(build_run(repeats=repeats, latencies=("10ms",))))
-    assert [row.interval_s for row in rows] == [None, None]
-    assert [row.without_interval for row in rows] == [words, words]
-    assert [row.range_s for row in rows] == [(row.fastest_s, row.slowest_s) if repeats > 1 else None for row in rows]
+    assert [row.times.interval_s for row in rows] == [None, None]
+    assert [row.times.without_interval for row in rows] == [words, words]
+    assert [row.times.range_s for row in rows] == [
+        (row.times.fastest_s, row.times.slowest_s) if repeats > 1 else None for row in rows
+    ]
 
 
 def test_a_row_has_the_number_of_saturated_repeats(build_run: BuildRun) -> None:
@@ -154,7 +156,7 @@ def test_a_row_has_the_number_of_saturated_repeats(build_run: BuildRun) -> None:
         for trial, load in zip(run.trials, loads, strict=True)
     )
     (row,) = headline(replace(run, trials=tuple(trials)))
-    assert row.saturation.mark.replace("\u00a0", " ") == "network core 70.0 % in 1 of 2 repeats"
+    assert row.standing.saturation.mark.replace("\u00a0", " ") == "network core 70.0 % in 1 of 2 repeats"
 
 
 def test_rows_of_several_runs_stand_side_by_side_by_swept_values(build_run: BuildRun) -> None:

@@ -11,7 +11,6 @@ from wanbed import results
 from wanbed.results.perfetto.trace_file import write_trace
 from wanbed.results.reading.run import Run
 from wanbed.results.reading.selection import Selection
-from wanbed.results.reading.trial_rows import measured_window
 from wanbed.results.records.run_store import TRIAL_FACTS, read_json
 from wanbed.results.records.schema import GPU_SAMPLES, GpuSample
 from wanbed.results.records.table_files import write_table
@@ -56,7 +55,7 @@ def run(build_run: BuildRun) -> Run:
     ]
     (trial / TRIAL_FACTS).write_text(json.dumps({**read_json(trial / TRIAL_FACTS), "devices": devices}))
     shown = results.load(path)
-    window = measured_window(shown.trials[0], shown.spans)
+    window = shown.rows[shown.trials[0].id].window
     assert window is not None
     samples = [
         (0, "shared", 0, *GpuSample(time_ns, GPU, utilization, 2**30, 412.5, clock_hz, None, 54, held))

@@ -7,7 +7,7 @@ import pytest
 from matplotlib.axes import Axes
 
 from wanbed import results
-from wanbed.results.reading.headline import HeadlineRow, headline
+from wanbed.results.reading.headline import GpuUtilization, HeadlineRow, IterationTimes, Standing, WanTraffic, headline
 from wanbed.results.reading.validity import Saturation
 from wanbed.results.report.charts.colours import Styles
 from wanbed.results.report.charts.iteration_time import (
@@ -30,21 +30,19 @@ def row(
         values={name.replace("_", "."): value for name, value in values.items()},
         variant=variant,
         repeats=1,
-        iterations=1,
-        iteration_time_s=time_s,
-        interval_s=None,
-        repeat_times_s=() if time_s is None else (time_s,),
+        times=IterationTimes(time_s, () if time_s is None else (time_s,), None, 1, exact=False),
+        gpus=GpuUtilization(0.5, 0.5),
+        wan=WanTraffic(1.0, 1.0),
+        standing=Standing(simulated=False, calibrated=True, saturation=Saturation.of([{}])),
         speed_up=speed_up,
-        gpu_utilization=0.5,
-        gpu_utilization_with_prefill=0.5,
-        wan_bytes=1.0,
-        wan_goodput_bps=1.0,
         tokens_per_s=1.0,
-        calibrated=True,
-        saturation=Saturation.of([{}]),
-        simulated=False,
-        exact=False,
     )
+
+
+def repeated(
+    row: HeadlineRow, times_s: tuple[float, ...], interval_s: tuple[float, float] | None = None
+) -> HeadlineRow:
+    return replace(row, times=replace(row.times, of_repeats_s=times_s, interval_s=interval_s))
 
 
 def drawn(rows: Sequence[HeadlineRow], monkeypatch: pytest.MonkeyPatch) -> tuple[list[float], list[Any]]:
@@ -72,18 +70,18 @@ def drawn(rows: Sequence[HeadlineRow], monkeypatch: pytest.MonkeyPatch) -> tuple
 def test_below_three_repeats_every_repeat_is_a_point_and_nothing_has_a_bar(
     swept: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rows = [replace(row(0, "gpipe", 1.5, **swept), repeat_times_s=(1.0, 2.0)), row(0, "atlas", 3.0, **swept)]
+    rows = [repeated(row(0, "gpipe", 1.5, **swept), (1.0, 2.0)), row(0, "atlas", 3.0, **swept)]
     assert drawn(rows, monkeypatch) == ([1.0, 2.0, 3.0], [])
 
 
 def test_an_interval_is_a_bar_on_the_median(monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = [replace(row(0, "gpipe", 2.0), repeat_times_s=(1.0, 2.0, 4.0), interval_s=(1.0, 4.0))]
+    rows = [repeated(row(0, "gpipe", 2.0), (1.0, 2.0, 4.0), (1.0, 4.0))]
     assert drawn(rows, monkeypatch) == ([2.0], [(1.0, 4.0)])
 
 
 def test_the_reading_says_what_bars_and_points_are() -> None:
-    sure = replace(row(0, "gpipe", 2.0), repeat_times_s=(1.0, 2.0, 4.0), interval_s=(1.0, 4.0))
-    two = replace(row(0, "atlas", 1.5), repeat_times_s=(1.0, 2.0))
+    sure = repeated(row(0, "gpipe", 2.0), (1.0, 2.0, 4.0), (1.0, 4.0))
+    two = repeated(row(0, "atlas", 1.5), (1.0, 2.0))
     readings = [
         chart.reading
         for rows in ([sure, two], [row(0, "gpipe", 2.0)])

@@ -1,6 +1,7 @@
 """Describe a run as text, from its manifest. Any part of the manifest may be absent."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from wanbed.results.comparison.differences import command_text, incomparable, is_command
@@ -101,6 +102,25 @@ def _values_text(values: list[str]) -> str:
     return f"{', '.join(values[: MAX_VALUES_LISTED - 2])}, ... to {values[-1]} ({len(values)} values)"
 
 
+@dataclass(frozen=True)
+class RunDescription:
+    """A run as text for a page.
+
+    ``what`` describes it in one or two sentences, ``warnings`` are what a reader needs before trusting the figures,
+    ``links`` is about the links of a simulation, which has no calibration, and ``facts`` are terms and values.
+    """
+
+    what: str
+    warnings: Sequence[str]
+    links: str
+    facts: Sequence[tuple[str, str]]
+
+    @classmethod
+    def of(cls, run: Run) -> "RunDescription":
+        """Describe a run."""
+        return cls(what_was_run(run), warnings(run), _links_reading(run), facts(run))
+
+
 def not_modelled_in(run: Run) -> tuple[NotModelled, ...]:
     """Return the configured settings that the simulations of a run's trials do not model; nothing for an emulation."""
     return gathered(each for point in _points(run) for each in simulated_without(run.manifest, point))
@@ -110,8 +130,7 @@ def _points(run: Run) -> list[int]:
     return sorted({trial.point for trial in run.trials})
 
 
-def links_reading(run: Run) -> str:
-    """Return the report's text about the links of a simulation, which has no calibration."""
+def _links_reading(run: Run) -> str:
     without = of_links(not_modelled_in(run))
     if without:
         text = not_modelled_text(without)

@@ -13,7 +13,7 @@ from wanbed.results.comparison.differences import (
     reported_differences,
     trace_text,
 )
-from wanbed.results.comparison.run_description import facts, links_reading, overlay_warnings, warnings, what_was_run
+from wanbed.results.comparison.run_description import RunDescription, overlay_warnings
 from wanbed.results.reading.run import Run, run_name
 from wanbed.results.report.charts.chart import Chart
 from wanbed.results.report.charts.colours import Styles
@@ -65,15 +65,13 @@ class _RunSection:
 
     label: str
     simulated: bool
-    description: str
+    described: RunDescription
     warnings: Sequence[str]
     total_wan_bytes: int | None
     differing: Table | None
     charts: Sequence[Chart]
     tables: Sequence[Table]
     calibrated: bool
-    links_reading: str
-    facts: Sequence[tuple[str, str]]
     configuration: str
 
 
@@ -164,19 +162,18 @@ def _cut(differences: Sequence[ManifestDifference]) -> tuple[Sequence[ManifestDi
 
 def _run_section(reported: ReportedRuns, label: str, charts: Sequence[Chart]) -> _RunSection:
     run = reported.by_label[label]
+    described = RunDescription.of(run)
     wan_bytes = run.summary["wan_bytes"].dropna()
     return _RunSection(
         label=label,
         simulated=run.simulated,
-        description=what_was_run(run),
-        warnings=[*warnings(run), *fault_warnings(run), *cut_warnings(run), *plan_warnings(reported.plans[label])],
+        described=described,
+        warnings=[*described.warnings, *fault_warnings(run), *cut_warnings(run), *plan_warnings(reported.plans[label])],
         total_wan_bytes=int(wan_bytes.sum()) if len(wan_bytes) else None,
         differing=differing_table(run),
         charts=charts,
         tables=run_tables(reported, label),
         calibrated=not run.calibration.empty,
-        links_reading=links_reading(run),
-        facts=facts(run),
         configuration=json.dumps(_configuration(run), indent=2, ensure_ascii=False, default=str),
     )
 

@@ -156,7 +156,7 @@ def rows_text(rows: Sequence[CellRow]) -> str:
 
 
 def _times_s(run: Run, topologies: Sequence[Topology]) -> dict[tuple[int, str], float]:
-    medians_s = {(row.point, row.variant): row.iteration_time_s for row in headline(run)}
+    medians_s = {(row.point, row.variant): row.times.median_s for row in headline(run)}
     found = {}
     for key, median_s in medians_s.items():
         point, variant = key

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from wanbed.ground.files import written_whole
 from wanbed.ground.strict_model import InputError
-from wanbed.results.chakra.node import (
+from wanbed.results.chakra.rank_file import (
     DURATION_NS,
     KIND,
     MICROBATCH,
@@ -27,8 +27,8 @@ from wanbed.results.chakra.node import (
     ChakraNode,
     CollectiveType,
     NodeType,
+    rank_bytes,
 )
-from wanbed.results.chakra.rank_file import rank_bytes
 from wanbed.results.reading.selection import NoSuchTrialError, Selection, choices, finished_trials, swept_points
 from wanbed.results.reading.stored_trial import StoredTrial
 from wanbed.results.records.schema import VIRTUAL_STAGE

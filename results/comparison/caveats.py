@@ -12,7 +12,7 @@ from wanbed.results.metrics.bootstrap import ENOUGH_REPEATS, FEWEST_REPEATS
 from wanbed.results.reading.known_misses import known_misses_of, known_misses_text
 from wanbed.results.reading.not_modelled import not_modelled_text, of_variant, simulated_without
 from wanbed.results.reading.run import Run
-from wanbed.results.reading.trial_faults import TrialFaults
+from wanbed.results.reading.stored_trial import TrialFaults
 from wanbed.results.reading.validity import MachineLoad, tcp_is_modelled
 from wanbed.results.text import count_text, list_text, percent_text, shortened
 

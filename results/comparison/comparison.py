@@ -25,8 +25,7 @@ from wanbed.results.comparison.differences import (
     run_fields,
     under_test,
 )
-from wanbed.results.comparison.judgement import ITERATION_TIME, Judgement, Metric, judge
-from wanbed.results.comparison.loss_judgement import judge_loss, loss_pairs
+from wanbed.results.comparison.judgement import ITERATION_TIME, Judgement, Metric, judge, judge_loss, loss_pairs
 from wanbed.results.comparison.pairing import Pair, Pairing, Side, pair_runs
 from wanbed.results.reading.headline import worth_text
 from wanbed.results.reading.run import Run, load_run

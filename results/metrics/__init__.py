@@ -14,16 +14,17 @@ from wanbed.results.metrics.contention import (
     devices_of_seats,
 )
 from wanbed.results.metrics.gpu_time import (
+    IDLE_CAUSES,
     gpu_busy,
     gpu_utilization,
     gpu_utilizations,
+    idle_causes,
     idle_share,
     prefill_gpu_time_ns,
     prefill_ns,
     spans_of_training_gpus,
     union_length_ns,
 )
-from wanbed.results.metrics.idle_causes import IDLE_CAUSES, idle_causes
 from wanbed.results.metrics.iterations import (
     NS_PER_S,
     OwnClocks,

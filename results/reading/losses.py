@@ -4,6 +4,15 @@ The k-th loss of a trial is at the end of iteration k on the joined clock. A tri
 the same variant at each sweep point that has all its swept values. The clock may sweep more, but only the network,
 below ``topology``: the network changes when something is learnt, and not what. A repeat is joined with the clock's
 repeat of the same number, or with its only one.
+
+Two figures are read from the course of a loss. With t(k) the time from the start of the first iteration to the end of
+iteration k, and l(k) its loss:
+
+    loss at T    = l(k) of the last k with t(k) <= T
+    time to L    = t(k) of the first k with l(k) <= L
+
+Both are steps: nothing is interpolated, so that an evaluation every N iterations finds a loss up to N iterations late,
+for all that are compared alike.
 """
 
 import json
@@ -19,12 +28,72 @@ import pandas as pd
 from wanbed.ground.errors import one_line
 from wanbed.ground.strict_model import InputError
 from wanbed.results.metrics.iterations import NS_PER_S, iteration_windows
-from wanbed.results.metrics.loss_curve import Iterations, LossCurve, Numbers, counted_until
 from wanbed.results.reading.run import Run
 from wanbed.results.reading.stored_trial import StoredTrial, point_text, swept_values
 from wanbed.results.reading.trial_rows import counted_windows, rows_by_trial
 from wanbed.results.records.schema import HELD_OUT, SPLITS, TRAINING
 from wanbed.results.records.trial_id import TrialId
+
+Numbers = npt.NDArray[np.float64]
+
+Iterations = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class LossCurve:
+    """The losses of one trial: entry i is that after iteration ``iterations[i]``, which rise.
+
+    ``time_s`` is since the start of the first iteration. ``tokens`` and ``wan_bytes`` are those of all iterations up to
+    that one, None if they are not known. ``end_s`` is when training ended: beyond it the curve says nothing. Raise
+    ValueError if lengths differ, or iterations do not rise.
+    """
+
+    iterations: Iterations
+    loss: Numbers
+    time_s: Numbers
+    end_s: float
+    tokens: Numbers | None = None
+    wan_bytes: Numbers | None = None
+
+    def __post_init__(self) -> None:
+        for values in (self.loss, self.time_s, self.tokens, self.wan_bytes):
+            if values is not None and len(values) != len(self.iterations):
+                raise ValueError(f"{len(values)} values for {len(self.iterations)} iterations")
+        if np.any(np.diff(self.iterations) <= 0):
+            raise ValueError("iterations do not rise")
+
+    def loss_at(self, time_s: float) -> float | None:
+        """Return the loss at that time; None before the first loss and after the training."""
+        if time_s > self.end_s:
+            return None
+        found = step_at(self.time_s, self.loss, np.array([time_s]))[0]
+        return None if np.isnan(found) else float(found)
+
+    def time_to_s(self, loss: float) -> float | None:
+        """Return when that loss was first reached; None if it never was."""
+        reached = np.flatnonzero(self.loss <= loss)
+        return float(self.time_s[reached[0]]) if len(reached) else None
+
+
+def step_at(x: Numbers, y: Numbers, at: Numbers) -> Numbers:
+    """Return the last y whose x is not beyond each of ``at``; NaN before the first. ``x`` must not fall.
+
+    At iterations that end at the same x, the last one counts.
+    """
+    position = np.searchsorted(x, at, side="right") - 1
+    return np.where(position >= 0, y[np.maximum(position, 0)], np.nan)
+
+
+def counted_until(
+    time_ns: npt.NDArray[np.int64], counts: npt.NDArray[np.int64], at_ns: npt.NDArray[np.int64]
+) -> Numbers:
+    """Return what a counter that was read now and then stood at, between two readings in proportion to the time.
+
+    With readings c(a) and c(b) around t it is ``c(a) + (c(b) - c(a)) (t - a) / (b - a)``; before the first reading and
+    after the last one that reading itself. ``time_ns`` must rise.
+    """
+    return np.interp(at_ns.astype(np.float64), time_ns.astype(np.float64), counts.astype(np.float64))
+
 
 ClockKind = Literal["measured", "virtual", "simulated"]
 
@@ -214,57 +283,6 @@ def _fits(own: Mapping[str, str], clock: Mapping[str, str]) -> bool:
     return same and all(path.startswith(TOPOLOGY) for path in clock if path not in own)
 
 
-COLUMNS = (
-    "variant",
-    "repeat",
-    "seed",
-    "split",
-    "iteration",
-    "loss",
-    "time_s",
-    "tokens",
-    "wan_bytes",
-    "clock",
-    "clock_run",
-)
-"""The columns that follow those of the swept paths."""
-
-
-def loss_frame(run: Run, clock: Run | None = None) -> pd.DataFrame:
-    """Return a row for each loss of each trial, the mean over its replicas, in the order of ``loss_trials``.
-
-    A column for each swept path of the clock's sweep point stands first, with the values as the file has them.
-    ``clock`` is measured, virtual or simulated, and ``clock_run`` the folder's name of its run, "" for the own one.
-    Raise as ``loss_trials`` does.
-    """
-    trials = loss_trials(run, clock)
-    swept = list(dict.fromkeys(path for trial in trials for path in trial.values))
-    frames = [
-        _rows(trial, split, curve, swept)
-        for trial in trials
-        for split in SPLITS
-        if (curve := trial.curve(split)) is not None
-    ]
-    return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=[*swept, *COLUMNS])
-
-
-def _rows(trial: LossTrial, split: str, curve: LossCurve, swept: list[str]) -> pd.DataFrame:
-    columns: dict[str, Any] = {
-        "variant": trial.variant,
-        "repeat": trial.repeat,
-        "seed": trial.seed,
-        "split": split,
-        "iteration": curve.iterations,
-        "loss": curve.loss,
-        "time_s": curve.time_s,
-        "tokens": nan if curve.tokens is None else curve.tokens,
-        "wan_bytes": nan if curve.wan_bytes is None else curve.wan_bytes,
-        "clock": trial.provenance.clock,
-        "clock_run": trial.provenance.clock_run,
-    }
-    return pd.DataFrame({**{path: trial.values.get(path, "") for path in swept}, **columns})
-
-
 def clock_kind(run: Run) -> ClockKind:
     """Return what kind of clock a run's times are of."""
     if run.simulated:
@@ -349,3 +367,54 @@ def first_difference(losses: Mapping[str, Any], clock: Mapping[str, Any]) -> str
 
 def _text(value: object) -> str:
     return "not set" if value is None else value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+COLUMNS = (
+    "variant",
+    "repeat",
+    "seed",
+    "split",
+    "iteration",
+    "loss",
+    "time_s",
+    "tokens",
+    "wan_bytes",
+    "clock",
+    "clock_run",
+)
+"""The columns that follow those of the swept paths."""
+
+
+def loss_frame(run: Run, clock: Run | None = None) -> pd.DataFrame:
+    """Return a row for each loss of each trial, the mean over its replicas, in the order of ``loss_trials``.
+
+    A column for each swept path of the clock's sweep point stands first, with the values as the file has them.
+    ``clock`` is measured, virtual or simulated, and ``clock_run`` the folder's name of its run, "" for the own one.
+    Raise as ``loss_trials`` does.
+    """
+    trials = loss_trials(run, clock)
+    swept = list(dict.fromkeys(path for trial in trials for path in trial.values))
+    frames = [
+        _rows(trial, split, curve, swept)
+        for trial in trials
+        for split in SPLITS
+        if (curve := trial.curve(split)) is not None
+    ]
+    return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=[*swept, *COLUMNS])
+
+
+def _rows(trial: LossTrial, split: str, curve: LossCurve, swept: list[str]) -> pd.DataFrame:
+    columns: dict[str, Any] = {
+        "variant": trial.variant,
+        "repeat": trial.repeat,
+        "seed": trial.seed,
+        "split": split,
+        "iteration": curve.iterations,
+        "loss": curve.loss,
+        "time_s": curve.time_s,
+        "tokens": nan if curve.tokens is None else curve.tokens,
+        "wan_bytes": nan if curve.wan_bytes is None else curve.wan_bytes,
+        "clock": trial.provenance.clock,
+        "clock_run": trial.provenance.clock_run,
+    }
+    return pd.DataFrame({**{path: trial.values.get(path, "") for path in swept}, **columns})

@@ -12,8 +12,7 @@ from wanbed.ground.files import written_whole
 from wanbed.results import metrics
 from wanbed.results.reading.known_misses import known_misses_of
 from wanbed.results.reading.not_modelled import of_links, of_variant, simulated_without
-from wanbed.results.reading.stored_trial import StoredTrial, swept_values
-from wanbed.results.reading.trial_faults import TrialFaults
+from wanbed.results.reading.stored_trial import StoredTrial, TrialFaults, swept_values
 from wanbed.results.reading.trial_rows import clocks_of, counted_window, counted_windows, rows_by_trial
 from wanbed.results.reading.validity import MachineLoad, WaysAround
 from wanbed.results.records.documents import SIMULATE

@@ -3,8 +3,7 @@
 from typing import Any
 
 from wanbed.results.reading.run import Run
-from wanbed.results.reading.stored_trial import StoredTrial
-from wanbed.results.reading.trial_faults import TrialFaults
+from wanbed.results.reading.stored_trial import StoredTrial, TrialFaults
 from wanbed.results.report.table import Column, Table
 from wanbed.results.text import count_text, percent_text, seconds_text
 

@@ -11,13 +11,20 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from wanbed.results.metrics.bootstrap import FEWEST_REPEATS, median_interval, median_of_medians, moment_intervals
-from wanbed.results.metrics.loss_curve import Iterations, LossCurve, Numbers
-from wanbed.results.reading.losses import LossTrial, loss_trials
+from wanbed.results.reading.losses import Iterations, LossCurve, LossTrial, Numbers, loss_trials
 from wanbed.results.reading.run import Run
 from wanbed.results.reading.stored_trial import point_text
 from wanbed.results.records.schema import HELD_OUT, TRAINING
-from wanbed.results.report.charts.canvas import PicturePlace, panel_title, panel_width_pt, wrapped
-from wanbed.results.report.charts.chart import Chart, Drawing, Painter, series_legend
+from wanbed.results.report.charts.chart import (
+    Chart,
+    Drawing,
+    Painter,
+    PicturePlace,
+    panel_title,
+    panel_width_pt,
+    series_legend,
+    wrapped,
+)
 from wanbed.results.report.charts.colours import Styles, lightened
 from wanbed.results.report.table import Column, Table
 from wanbed.results.text import amount_text, count_text, list_text, seconds_text, size_text

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TextIO
 
-from wanbed.results.reading.trial_faults import FAILED
+from wanbed.results.reading.stored_trial import FAILED
 from wanbed.results.reading.validity import MachineLoad, WaysAround
 from wanbed.results.records.run_store import RunStore, TrialRecord
 from wanbed.results.records.trial_id import TrialId

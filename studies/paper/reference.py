@@ -16,8 +16,7 @@ from wanbed.results.comparison.run_description import facts, warnings, what_was_
 from wanbed.results.reading.headline import HeadlineRow, by_point, headline
 from wanbed.results.reading.run import Run
 from wanbed.results.reading.stored_trial import LATENCY_PATH
-from wanbed.results.report.charts.canvas import PicturePlace
-from wanbed.results.report.charts.chart import Chart, Drawing, LegendEntry
+from wanbed.results.report.charts.chart import Chart, Drawing, LegendEntry, PicturePlace
 from wanbed.results.report.charts.colours import GREY, Style, Styles, variant_styles
 from wanbed.results.report.charts.paper import draw_figures, save_figures
 from wanbed.results.report.charts.swept_points import latency_ms

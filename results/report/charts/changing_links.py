@@ -12,10 +12,17 @@ from matplotlib.figure import Figure
 from wanbed.results.metrics import NS_PER_S
 from wanbed.results.reading.links import changing_links, configured_latencies_ms
 from wanbed.results.reading.trial_rows import TrialRows
-from wanbed.results.report.charts.canvas import PicturePlace, panel_title, panel_width_pt
-from wanbed.results.report.charts.chart import Chart, Drawing, LegendEntry, series_legend
+from wanbed.results.report.charts.chart import (
+    Chart,
+    Drawing,
+    LegendEntry,
+    PicturePlace,
+    panel_title,
+    panel_width_pt,
+    series_legend,
+)
 from wanbed.results.report.charts.colours import BLACK, Style, Styles
-from wanbed.results.report.charts.link_rates import LinkRates, link_rates
+from wanbed.results.report.charts.link_throughput import LinkRates, link_rates
 from wanbed.results.report.charts.swept_points import DrawnPoint
 from wanbed.results.text import list_text, milliseconds_text
 

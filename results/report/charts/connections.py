@@ -9,8 +9,7 @@ from matplotlib.figure import Figure
 
 from wanbed.results.metrics import NS_PER_S
 from wanbed.results.reading.trial_rows import TrialRows
-from wanbed.results.report.charts.canvas import PicturePlace
-from wanbed.results.report.charts.chart import Chart, Drawing, series_legend
+from wanbed.results.report.charts.chart import Chart, Drawing, PicturePlace, series_legend
 from wanbed.results.report.charts.colours import Styles
 from wanbed.results.report.charts.swept_points import DrawnPoint
 from wanbed.results.text import interval_text, list_text, milliseconds_text

@@ -21,8 +21,7 @@ from wanbed.results.metrics import COLLECTIVE, IDLE_CAUSES, OTHER, TRANSFER, Win
 from wanbed.results.reading.run import Run
 from wanbed.results.reading.stored_trial import StoredTrial, point_text
 from wanbed.results.records.span_log import ALL_REDUCE, PREFILL
-from wanbed.results.report.charts.canvas import PicturePlace, line_count, wrapped
-from wanbed.results.report.charts.chart import Chart, Drawing, LegendEntry
+from wanbed.results.report.charts.chart import Chart, Drawing, LegendEntry, PicturePlace, line_count, wrapped
 from wanbed.results.report.charts.colours import (
     BLUE,
     GREY,

@@ -15,8 +15,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from wanbed.results.reading.headline import HeadlineRow
 from wanbed.results.reading.stored_trial import LATENCY_PATH
-from wanbed.results.report.charts.canvas import PicturePlace, every_nth, panel_title, text_width_pt
-from wanbed.results.report.charts.chart import Chart, Drawing
+from wanbed.results.report.charts.chart import Chart, Drawing, PicturePlace, every_nth, panel_title, text_width_pt
 from wanbed.results.report.charts.swept_points import SweptAxis, swept_title
 from wanbed.results.text import list_text, ratio_text, seconds_text, three_digits
 

@@ -8,16 +8,19 @@ from matplotlib.figure import Figure
 
 from wanbed.results.reading.headline import HeadlineRow, worth_note
 from wanbed.results.reading.stored_trial import LATENCY_PATH, point_text
-from wanbed.results.report.charts.canvas import (
+from wanbed.results.report.charts.chart import (
+    Chart,
+    Drawing,
     PicturePlace,
     every_nth,
     interval_bar,
     panel_title,
     panel_width_pt,
+    points_legend,
+    series_legend,
     spaced,
     wrapped,
 )
-from wanbed.results.report.charts.chart import Chart, Drawing, points_legend, series_legend
 from wanbed.results.report.charts.colours import Style, Styles
 from wanbed.results.report.charts.swept_points import SweptAxis
 from wanbed.results.text import list_text, ratio_text, seconds_text

@@ -26,16 +26,18 @@ from wanbed.ground.errors import shortened, shown
 from wanbed.ground.files import written_whole
 from wanbed.ground.strict_model import InputError
 from wanbed.results.records.run_store import slug
-from wanbed.results.report.charts.canvas import (
+from wanbed.results.report.charts.chart import (
     NARROW_FONT_PX,
     SETTINGS,
     WIDE_FONT_PX,
+    Chart,
+    Drawing,
+    LegendEntry,
     PicturePlace,
     line_count,
     text_width_pt,
     wrapped,
 )
-from wanbed.results.report.charts.chart import Chart, Drawing, LegendEntry
 from wanbed.results.report.charts.colours import Style
 
 FORMATS = ("pdf", "png", "svg")

@@ -17,8 +17,7 @@ from wanbed.results.metrics.gpu_time import Gpus
 from wanbed.results.reading.stored_trial import StoredTrial
 from wanbed.results.reading.trial_rows import TrialRows, chosen_rows
 from wanbed.results.records.span_log import ALL_REDUCE, ITERATION, JOINT_KINDS, PREFILL
-from wanbed.results.report.charts.canvas import PicturePlace, text_width_pt, wrapped
-from wanbed.results.report.charts.chart import Chart, Drawing, LegendEntry
+from wanbed.results.report.charts.chart import Chart, Drawing, LegendEntry, PicturePlace, text_width_pt, wrapped
 from wanbed.results.report.charts.colours import (
     COLLECTIVE_COLOURS,
     COMPUTE_COLOURS,

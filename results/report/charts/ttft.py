@@ -14,8 +14,15 @@ from wanbed.results.metrics import NS_PER_S
 from wanbed.results.metrics.bootstrap import FEWEST_REPEATS, Interval, percentile_intervals
 from wanbed.results.metrics.intervals import Numbers
 from wanbed.results.reading.stored_trial import RATE_PATH, point_text
-from wanbed.results.report.charts.canvas import PicturePlace, interval_bar, panel_title, panel_width_pt
-from wanbed.results.report.charts.chart import Chart, Drawing, series_legend
+from wanbed.results.report.charts.chart import (
+    Chart,
+    Drawing,
+    PicturePlace,
+    interval_bar,
+    panel_title,
+    panel_width_pt,
+    series_legend,
+)
 from wanbed.results.report.charts.colours import BLACK, GREY, Style, Styles, lightened
 from wanbed.results.report.prefill import PrefillRow
 from wanbed.results.text import list_text, seconds_text

@@ -16,7 +16,7 @@ from math import ceil
 from pathlib import Path
 from typing import Any
 
-from wanbed.results.reading.trial_faults import FAILED, RECOVERED, SURVIVED, UNDISTURBED
+from wanbed.results.reading.stored_trial import FAILED, RECOVERED, SURVIVED, UNDISTURBED
 from wanbed.results.records.span_log import COMPUTE_KINDS, PREFILL, SpanLogContents, SpanLogHeader, read_span_log
 from wanbed.runner.companions.faults.resolution import FaultPlan
 from wanbed.runner.emulation.rank_configs import SharedConfig, configure_ranks, rejoining

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from wanbed.results.reading.trial_faults import SURVIVED, UNDISTURBED
+from wanbed.results.reading.stored_trial import SURVIVED, UNDISTURBED
 from wanbed.results.records.run_store import TrialPart
 from wanbed.results.records.span_log import COMPUTE_KINDS
 from wanbed.runner.companions.faults.spec import PlannedFault

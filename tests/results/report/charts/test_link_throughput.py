@@ -12,8 +12,7 @@ from wanbed import results
 from wanbed.results.reading.run import Run
 from wanbed.results.report.charts.chart import Chart
 from wanbed.results.report.charts.colours import Styles, lightened
-from wanbed.results.report.charts.link_rates import link_rates
-from wanbed.results.report.charts.link_throughput import BINS, MAX_LINKS, PEAK_BIN_NS, link_throughput_chart
+from wanbed.results.report.charts.link_throughput import BINS, MAX_LINKS, PEAK_BIN_NS, link_rates, link_throughput_chart
 from wanbed.results.report.charts.swept_points import DrawnPoint
 
 BuildRun = Callable[..., Path]

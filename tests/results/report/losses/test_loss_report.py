@@ -11,7 +11,7 @@ from tests.results.losses_on_paper import linear, losing_run
 from tests.support.results.table_texts import texts_of
 from wanbed.results.reading.run import Run, load_run
 from wanbed.results.records.schema import HELD_OUT, TRAINING
-from wanbed.results.report.charts.canvas import PicturePlace
+from wanbed.results.report.charts.chart import PicturePlace
 from wanbed.results.report.charts.colours import Styles
 from wanbed.results.report.losses import MAX_POINTS, loss_chart, loss_series, loss_table
 from wanbed.results.report.report import write_report

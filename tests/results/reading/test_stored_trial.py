@@ -1,4 +1,4 @@
-from wanbed.results.reading.trial_faults import TrialFaults
+from wanbed.results.reading.stored_trial import TrialFaults
 
 
 def test_a_trial_without_failures_has_no_outcome() -> None:

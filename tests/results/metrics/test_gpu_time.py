@@ -14,7 +14,9 @@ from wanbed.results import metrics
 from wanbed.results.metrics import IDLE_CAUSES, Window
 
 MakeSpans = Callable[..., pd.DataFrame]
+
 WEST = {"host": "west-0", "stage": 1}
+
 HERE: dict[str, Any] = {}
 
 

@@ -60,7 +60,7 @@ class Metric:
 
     @property
     def of_losses(self) -> bool:
-        """Whether it is about what was learnt; then seeds are what chance draws, and not repeats."""
+        """Tell whether it is about what was learnt; then seeds are what chance draws, and not repeats."""
         return self.kind != "iteration-time"
 
     @property

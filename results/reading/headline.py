@@ -294,7 +294,7 @@ class VariantFields:
 
 
 def variant_fields(manifest: Mapping[str, Any], variants: Sequence[str]) -> VariantFields:
-    """Return the differing fields of those ``variants`` that the manifest has, their sections' among them."""
+    """Return the fields in which variants differ, of their sections too; a variant that the manifest lacks has none."""
     by_name = _fields_of_variants(manifest)
     found = {name: by_name[name] for name in variants if name in by_name}
     names = dict.fromkeys(field for own in found.values() for field in own)

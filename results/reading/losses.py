@@ -113,7 +113,7 @@ class Provenance:
 
     @property
     def joined(self) -> bool:
-        """Whether losses and clock are of two runs."""
+        """Tell whether losses and clock are of two runs."""
         return bool(self.clock_run)
 
     @property

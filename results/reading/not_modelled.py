@@ -39,7 +39,7 @@ class NotModelled:
 
     @property
     def of_network(self) -> bool:
-        """Whether it concerns links, and so all variants."""
+        """Tell whether it concerns links, and so all variants."""
         return bool(self.links or self.directions)
 
     @property

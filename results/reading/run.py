@@ -63,12 +63,12 @@ class Run:
 
     @property
     def complete(self) -> bool:
-        """Whether the run ended by itself; otherwise it still runs, failed or was killed."""
+        """Tell whether the run ended by itself; otherwise it still runs, failed or was killed."""
         return self.manifest.get("complete") is True
 
     @property
     def simulated(self) -> bool:
-        """Whether this is a simulation, of which nothing was measured."""
+        """Tell whether this is a simulation, of which nothing was measured."""
         return self.manifest.get("engine") == SIMULATE
 
     def drawn(self, point: int) -> bool:

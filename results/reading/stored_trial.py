@@ -199,12 +199,12 @@ class TrialFaults:
 
     @property
     def failed(self) -> bool:
-        """Whether the trial ended before its last iteration."""
+        """Tell whether the trial ended before its last iteration."""
         return self.outcome == FAILED
 
     @property
     def failed_unplanned(self) -> bool:
-        """Whether it did so although the experiment lets nothing fail that explains it."""
+        """Tell whether it did so although the experiment lets nothing fail that explains it."""
         return self.failed and not self.planned
 
 

@@ -48,7 +48,7 @@ def _codes(texts: "pd.Series[str]") -> npt.NDArray[np.int64]:
 
 
 def counted_windows(trial: StoredTrial, lone: pd.DataFrame) -> pd.DataFrame:
-    """Return the successive windows of a trial's iterations, beside other jobs of those that count.
+    """Return the successive windows of the iterations that count: beside other jobs, while all of them ran.
 
     ``lone`` are the trial's ``metrics.iteration_windows``. Of replicas that synchronise seldom, those that are measured
     are whole periods.

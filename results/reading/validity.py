@@ -40,7 +40,7 @@ class MachineLoad:
 
     @property
     def saturated(self) -> bool:
-        """Whether the cores limited the trial, rather than the network."""
+        """Tell whether the cores limited the trial, rather than the network."""
         return self._cores or self._network
 
     @property
@@ -122,12 +122,12 @@ class WaysAround:
 
     @property
     def used(self) -> bool:
-        """Return whether bytes went around the network."""
+        """Tell whether bytes went around the network."""
         return bool(self.short) or self.rdma_bytes > RDMA_TOLERANCE_BYTES
 
     @property
     def sentence(self) -> str:
-        """Return what went around, as a sentence without its full stop; "" if nothing did."""
+        """What went around, as a sentence without its full stop; "" if nothing did."""
         parts = [
             f"{source} to {destination} carried {carried / 1e6:.1f} MB of {sent / 1e6:.1f} MB that were sent"
             for source, destination, sent, carried in self.short[:1]

@@ -419,7 +419,7 @@ class Impact:
 
     @property
     def verdict(self) -> str:
-        """Whether the interval lies within the margin, beyond it, or neither.
+        """The place of the interval: within the margin, beyond it, or neither.
 
         Without an interval, ``repeatable_within`` gives one.
         """

@@ -115,7 +115,7 @@ class Table:
 
     @property
     def marked(self) -> bool:
-        """Whether its rows are series of the charts."""
+        """Tell whether its rows are series of the charts."""
         return any(cell.series for row in self.rows for cell in row)
 
     @property

@@ -49,7 +49,7 @@ class Method(StrEnum):
 
     @property
     def synchronous(self) -> bool:
-        """Whether every iteration sums the gradients of all sequences, as data parallelism does."""
+        """Tell whether every iteration sums the gradients of all sequences, as data parallelism does."""
         return self not in {Method.DILOCO, Method.STREAMING, Method.ATOM}
 
 

@@ -72,7 +72,7 @@ class Size:
 
     @property
     def narrow(self) -> bool:
-        """Whether the figure is laid out for a column, its panels one below the other."""
+        """Tell whether the figure is laid out for a column, its panels one below the other."""
         return self.width_in < _NARROW_BELOW_IN
 
     @classmethod

@@ -136,7 +136,7 @@ def report(
     from wanbed.results.reading.selection import no_trials_text
     from wanbed.results.report.charts.paper import FigureOptions, save_figures
     from wanbed.results.report.report import draw_report_figures, write_report
-    from wanbed.results.report.tables import table_text
+    from wanbed.results.report.text_formats import table_text
 
     with one_line_errors():
         if form is ReportFormat.HTML and output == STANDARD_OUTPUT:

@@ -10,8 +10,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from wanbed.ground.files import write_whole
-from wanbed.results.report.charts.canvas import PicturePlace
-from wanbed.results.report.charts.chart import Chart, Drawing, LegendEntry
+from wanbed.results.report.charts.chart import Chart, Drawing, LegendEntry, PicturePlace
 from wanbed.results.report.charts.colours import BLACK, BLUE, BLUISH_GREEN, GREY, ORANGE, VERMILLION, Style
 from wanbed.results.report.page_templates import page_environment
 from wanbed.results.text import (

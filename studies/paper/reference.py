@@ -23,7 +23,7 @@ from wanbed.results.report.charts.swept_points import latency_ms
 from wanbed.results.report.page_templates import page_environment
 from wanbed.results.report.report_charts import report_charts
 from wanbed.results.report.reported_runs import ReportedRuns
-from wanbed.results.report.tables import table_text
+from wanbed.results.report.text_formats import table_text
 from wanbed.results.text import isolated, list_text, rate_text, visible
 from wanbed.runner.validation.agreement import Agreement, Compared, write_agreement
 from wanbed.runner.validation.comparison import VariantComparison

@@ -23,7 +23,7 @@ from wanbed.results.reading.selection import Selection
 from wanbed.results.records.run_store import RunError
 from wanbed.results.report.fault_table import fault_table
 from wanbed.results.report.plan_outcome import plan_outcomes, plan_table
-from wanbed.results.report.tables import table_text
+from wanbed.results.report.text_formats import table_text
 
 BuildRun = Callable[..., Path]
 Steps = tuple[str | int, ...]

@@ -14,7 +14,7 @@ import pytest
 from wanbed import results
 from wanbed.results.report.charts.gpu_time import PARTS, gpu_time_shares
 from wanbed.results.report.charts.link_throughput import link_rates
-from wanbed.results.report.tables import table_text
+from wanbed.results.report.text_formats import table_text
 
 BuildRun = Callable[..., Path]
 COMPUTATIONS = {"forward", "recompute", "backward", "optimizer"}

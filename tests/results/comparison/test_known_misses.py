@@ -11,7 +11,7 @@ from wanbed.results.reading.headline import headline
 from wanbed.results.reading.known_misses import KnownMiss
 from wanbed.results.reading.run import Run, load_run
 from wanbed.results.report.report import write_report
-from wanbed.results.report.tables import table_text
+from wanbed.results.report.text_formats import table_text
 
 MISS = KnownMiss("full-trunk", "node pairs together fill a trunk", -0.18, 0.25, 88)
 TEXT = (

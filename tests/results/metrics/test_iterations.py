@@ -14,7 +14,7 @@ from wanbed.results.reading.run import load_run
 from wanbed.results.records.run_store import RunStore, TrialRecord
 from wanbed.results.records.span_log import Span, SpanLogContents, SpanLogHeader
 from wanbed.results.records.trial_id import TrialId
-from wanbed.results.report.tables import table_text
+from wanbed.results.report.text_formats import table_text
 
 SECOND_NS = 10**9
 

@@ -29,7 +29,7 @@ from wanbed.results.reading.stored_trial import point_text
 from wanbed.results.report.charts.colours import Styles
 from wanbed.results.report.charts.iteration_time import iteration_time_chart
 from wanbed.results.report.report import write_report
-from wanbed.results.report.tables import table_text
+from wanbed.results.report.text_formats import table_text
 
 BuildRun = Callable[..., Path]
 

@@ -8,7 +8,7 @@ from wanbed.results.reading.headline import headline
 from wanbed.results.reading.run import Run, load_run
 from wanbed.results.report.job_table import job_rows
 from wanbed.results.report.report import write_report
-from wanbed.results.report.tables import table_text
+from wanbed.results.report.text_formats import table_text
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.simulated_runs.process_pool import ProcessPool
 from wanbed.runner.simulated_runs.simulated_run import simulated_run

@@ -12,7 +12,7 @@ from wanbed.results.records.run_store import TRIAL_FACTS, read_json
 from wanbed.results.report.report import write_report
 from wanbed.results.report.reported_runs import ReportedRuns
 from wanbed.results.report.run_tables import run_tables
-from wanbed.results.report.tables import table_text
+from wanbed.results.report.text_formats import table_text
 
 pytestmark = pytest.mark.usefixtures("unpainted")
 

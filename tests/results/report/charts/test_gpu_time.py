@@ -25,7 +25,7 @@ from wanbed.results.report.charts.gpu_time import (
     gpu_time_shares,
     hatched,
 )
-from wanbed.results.report.tables import table_text
+from wanbed.results.report.text_formats import table_text
 
 BuildRun = Callable[..., Path]
 

@@ -15,7 +15,7 @@ from wanbed.results.report.charts.chart import PicturePlace
 from wanbed.results.report.charts.colours import Styles
 from wanbed.results.report.losses import MAX_POINTS, loss_chart, loss_series, loss_table
 from wanbed.results.report.report import write_report
-from wanbed.results.report.tables import table_text
+from wanbed.results.report.text_formats import table_text
 
 LEARNS = {"slow": linear(5.0, 0.1), "fast": linear(5.0, 0.2)}
 NOTHING = dict.fromkeys(LEARNS)

@@ -10,7 +10,7 @@ import pytest
 
 from wanbed import results
 from wanbed.results.reading.run import Run
-from wanbed.results.report.tables import table_text
+from wanbed.results.report.text_formats import table_text
 from wanbed.results.text import markdown_text
 
 BuildRun = Callable[..., Path]
@@ -153,6 +153,7 @@ def test_names_are_only_ever_text_in_markdown(text: str, shown: str) -> None:
 
 
 COURSE = {"source": "drift.csv", "synthetic": False, "period_ns": None, "changes": 3, "sha256": "ab"}
+
 CHANGES = "east to west (3 changes, drift.csv)"
 
 

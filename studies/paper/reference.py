@@ -12,7 +12,7 @@ from studies.paper.claims import RECALLED_CAP_BPS, RECALLED_SINGLE_BPS, claims, 
 from studies.paper.outcome import Outcomes, PartOutcome, outcomes_of
 from studies.paper.part import GOODPUT, PaperPart, Volume, volume_table
 from wanbed.ground.files import write_whole
-from wanbed.results.comparison.run_description import facts, warnings, what_was_run
+from wanbed.results.comparison.run_description import RunDescription
 from wanbed.results.reading.headline import HeadlineRow, by_point, headline
 from wanbed.results.reading.run import Run
 from wanbed.results.reading.stored_trial import LATENCY_PATH
@@ -115,13 +115,11 @@ class _Section:
 
     title: str
     run: str
-    description: str
-    warnings: Sequence[str]
+    described: RunDescription
     groups: Sequence[tuple[str, Sequence[HeadlineRow]]]
     charts: Sequence[Chart]
     styles: Styles
     simulated_s: dict[tuple[int, str], VariantComparison]
-    facts: Sequence[tuple[str, str]]
 
 
 def write_reference(
@@ -201,11 +199,9 @@ def _section(result: PartResult, charts: Sequence[Chart]) -> _Section:
     return _Section(
         title=result.part.title,
         run=run.path.resolve().name,
-        description=what_was_run(run),
-        warnings=warnings(run),
+        described=RunDescription.of(run),
         groups=by_point(headline(run, result.part.name)),
         charts=charts,
         styles=Styles.of({result.part.name: run.variants}),
         simulated_s={(each.point, each.variant): each for each in result.comparisons},
-        facts=facts(run),
     )

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from wanbed.ground.files import written_whole
 from wanbed.ground.strict_model import InputError
-from wanbed.results.chakra.rank_file import (
+from wanbed.results.chakra.node import (
     DURATION_NS,
     KIND,
     MICROBATCH,
@@ -27,8 +27,8 @@ from wanbed.results.chakra.rank_file import (
     ChakraNode,
     CollectiveType,
     NodeType,
-    rank_bytes,
 )
+from wanbed.results.chakra.rank_file import rank_bytes
 from wanbed.results.reading.selection import NoSuchTrialError, Selection, choices, finished_trials, swept_points
 from wanbed.results.reading.stored_trial import StoredTrial
 from wanbed.results.records.schema import VIRTUAL_STAGE
@@ -84,7 +84,7 @@ class TrialIteration:
 
     @property
     def is_program(self) -> bool:
-        """Tell whether the ranks were processes of a user's program, which logs when its device was busy."""
+        """Whether the ranks were processes of a user's program, which logs when its device was busy."""
         return "program" in self.trial.facts
 
 

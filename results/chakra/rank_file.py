@@ -1,4 +1,4 @@
-"""Read and write the Chakra execution trace of one rank: its nodes, in messages preceded by their length as a varint.
+"""Read and write the Chakra execution trace of one rank: its messages, each preceded by its length as a varint.
 
 The classes of the messages are made from ``et_def.proto``, as MLCommons publishes it, when this module is imported. So
 no generated code has to fit the installed protobuf, and the published definition beside this module is the only source.
@@ -6,9 +6,7 @@ Its licence is in ``LICENSE`` there.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from enum import IntEnum
+from collections.abc import Iterable, Iterator
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -16,70 +14,15 @@ from typing import Any
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError
 
-AttributeValue = bool | int | float | str
-
-DURATION_NS = "wanbed_duration_ns"
-"""The exact duration of a computation, beside the format's whole microseconds."""
-
-KIND, MICROBATCH = "wanbed_kind", "wanbed_microbatch"
-"""The kind and the microbatch of the span that a node was made from."""
-
-INVOLVED_DIMENSIONS = "involved_dim"
-"""Which dimensions of a network a collective goes over, in traces of ASTRA-sim's: a list, here whether it has all."""
-
-
-class NodeType(IntEnum):
-    """Number the types of nodes as the format does."""
-
-    INVALID_NODE = 0
-    METADATA_NODE = 1
-    MEM_LOAD_NODE = 2
-    MEM_STORE_NODE = 3
-    COMP_NODE = 4
-    COMM_SEND_NODE = 5
-    COMM_RECV_NODE = 6
-    COMM_COLL_NODE = 7
-
-
-class CollectiveType(IntEnum):
-    """Number the collectives as the format does, in the attribute ``comm_type`` of a ``COMM_COLL_NODE``."""
-
-    ALL_REDUCE = 0
-    REDUCE = 1
-    ALL_GATHER = 2
-    GATHER = 3
-    SCATTER = 4
-    BROADCAST = 5
-    ALL_TO_ALL = 6
-    REDUCE_SCATTER = 7
-    REDUCE_SCATTER_BLOCK = 8
-    BARRIER = 9
-
-
-@dataclass(frozen=True)
-class ChakraNode:
-    """One node of one rank's trace.
-
-    ``type`` is a ``NodeType``, or another number in a file of a later version. Times are whole microseconds.
-    ``attributes`` has the values of single ones, and of ``INVOLVED_DIMENSIONS``; lists and bytes are left out.
-    ``input_values`` is the text that a metadata node holds, empty for other types.
-    """
-
-    id: int
-    name: str
-    type: int
-    control_dependencies: tuple[int, ...] = ()
-    data_dependencies: tuple[int, ...] = ()
-    start_us: int = 0
-    duration_us: int = 0
-    attributes: Mapping[str, AttributeValue] = field(default_factory=dict)
-    input_values: str = ""
-
-    @property
-    def dependencies(self) -> set[int]:
-        """The ids of all nodes that it depends on."""
-        return {*self.control_dependencies, *self.data_dependencies}
-
+from wanbed.results.chakra.node import (
+    DURATION_NS,
+    INVOLVED_DIMENSIONS,
+    KIND,
+    MICROBATCH,
+    AttributeValue,
+    ChakraNode,
+    NodeType,
+)
 
 _TOKENS = re.compile(r'"[^"]*"|\w+|[{}=;]')
 
@@ -117,11 +60,11 @@ def file_descriptor(text: str) -> Any:
                 _read_message(tokens, described)
     enumerations = {enumeration.name for enumeration in described.enum_type}
     for message in described.message_type:
-        for each in message.field:
-            if each.type_name in enumerations:
-                each.type = _FIELD_TYPES.Value("TYPE_ENUM")
-            if each.type_name:
-                each.type_name = f".{described.package}.{each.type_name}"
+        for field in message.field:
+            if field.type_name in enumerations:
+                field.type = _FIELD_TYPES.Value("TYPE_ENUM")
+            if field.type_name:
+                field.type_name = f".{described.package}.{field.type_name}"
     return described
 
 

@@ -16,7 +16,7 @@ from tests.support.results.runs import flat, write_run
 from tests.support.runner.chakra_traces import all_reduce, computation, message, write_trace
 from tests.support.runner.known_captures import both_ends, in_frames, pcap, pcapng, probe_arrivals
 from tests.support.runner.known_links import KnownLink, known_log
-from wanbed.results.chakra.rank_file import NodeType
+from wanbed.results.chakra.node import NodeType
 from wanbed.results.records.span_log import Span, SpanLog, SpanLogHeader
 from wanbed.runner.experiments.shipped_experiments import shipped_experiment
 from wanbed.runner.learnt_links.csv_log import HEADER

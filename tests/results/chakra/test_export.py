@@ -7,7 +7,7 @@ import pytest
 
 from wanbed.ground.strict_model import InputError
 from wanbed.results.chakra.export import TrialIteration, TrialSpan, trial_nodes
-from wanbed.results.chakra.rank_file import ChakraNode, NodeType
+from wanbed.results.chakra.node import ChakraNode, NodeType
 from wanbed.results.reading.stored_trial import StoredTrial
 from wanbed.results.records.trial_id import TrialId
 

@@ -5,14 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.results.chakra.wire_format import rank_file
+from wanbed.results.chakra.node import DURATION_NS, KIND, MICROBATCH, ChakraNode, CollectiveType, NodeType
 from wanbed.results.chakra.rank_file import (
-    DURATION_NS,
-    KIND,
-    MICROBATCH,
     ChakraFileError,
-    ChakraNode,
-    CollectiveType,
-    NodeType,
     definition_text,
     file_descriptor,
     message_class,

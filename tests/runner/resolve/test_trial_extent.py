@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.support.runner.chakra_traces import all_reduce, computation, message, write_trace
 from wanbed.ground.strict_model import InputError
-from wanbed.results.chakra.rank_file import NodeType
+from wanbed.results.chakra.node import NodeType
 from wanbed.runner.experiment.transport_spec import TransportSpec
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.resolve.experiment import Experiment

@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from wanbed.results.chakra.export import EXPORTED_KINDS, TrialIteration, TrialSpan, trial_nodes
-from wanbed.results.chakra.rank_file import ChakraNode, CollectiveType, NodeType, rank_bytes
+from wanbed.results.chakra.node import ChakraNode, CollectiveType, NodeType
+from wanbed.results.chakra.rank_file import rank_bytes
 from wanbed.results.reading.stored_trial import StoredTrial
 from wanbed.results.records.span_log import SpanLogHeader
 from wanbed.results.records.trial_columns import TrialSpans

@@ -8,7 +8,7 @@ import yaml
 from tests.support.runner.called_wanbed import run_here, simulate_here
 from tests.support.runner.chakra_traces import all_reduce, computation, message, write_trace
 from tests.system.virtual_time.inside_virtual_time import kernel_or_skip
-from wanbed.results.chakra.rank_file import ChakraNode, CollectiveType, NodeType
+from wanbed.results.chakra.node import ChakraNode, CollectiveType, NodeType
 
 SEND, RECEIVE = NodeType.COMM_SEND_NODE, NodeType.COMM_RECV_NODE
 MIB = 2**20

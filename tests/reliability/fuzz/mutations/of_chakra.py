@@ -6,7 +6,8 @@ from typing import Any
 
 from tests.reliability.fuzz.mutations.of_bytes import damaged_bytes
 from tests.reliability.fuzz.mutations.wrong_values import TEXTS
-from wanbed.results.chakra.rank_file import ChakraNode, NodeType, rank_bytes, read_rank
+from wanbed.results.chakra.node import ChakraNode, NodeType
+from wanbed.results.chakra.rank_file import rank_bytes, read_rank
 
 _WHOLE = (0, 1, -1, 2, 7, 2**31 - 1, 2**32 - 1, 2**63 - 1)
 _ATTRIBUTES: tuple[Any, ...] = (*_WHOLE, True, False, "no", "yes", "1e3", 0.5, float("nan"), float("inf"), *TEXTS)

@@ -8,6 +8,10 @@ from wanbed.results.reading.headline import HeadlineRow
 from wanbed.results.report.charts.heat_map import MAX_PANELS, heat_map_chart
 
 
+def timed(row: HeadlineRow, time_s: float | None) -> HeadlineRow:
+    return replace(row, times=replace(row.times, median_s=time_s))
+
+
 def grid(
     variants: Sequence[str] = ("gpipe", "atlas"),
     latencies: Sequence[str] = ("40ms", "5ms", "10ms"),
@@ -45,8 +49,8 @@ def test_values_on_the_axes_rise_whatever_their_order_in_the_sweep() -> None:
 def test_the_reading_counts_where_each_variant_is_fastest() -> None:
     rows = grid()
     # The first variant is alike within a per cent at one sweep point, and faster at another.
-    rows[1] = replace(rows[1], iteration_time_s=1.005)
-    rows[3] = replace(rows[3], iteration_time_s=4.0)
+    rows[1] = timed(rows[1], 1.005)
+    rows[3] = timed(rows[3], 4.0)
     chart = heat_map_chart(rows, "a")
     assert chart is not None
     assert chart.reading.replace("\u00a0", " ") == (
@@ -81,7 +85,7 @@ def test_of_very_many_variants_the_first_are_drawn() -> None:
         grid(rates=["1Gbit"]),
         [row(i, "gpipe", 1.0, topology_wan_latency=f"{i}ms", topology_wan_rate=f"{i + 1}Gbit") for i in range(4)],
         [row(i, "gpipe", 1.0, a=str(i % 2), b=str(i // 2 % 2), c=str(i // 4)) for i in range(8)],
-        [replace(each, iteration_time_s=None) for each in grid()],
+        [timed(each, None) for each in grid()],
     ],
     ids=["nothing", "no sweep", "one path", "one value", "values that vary together", "three paths", "unmeasured"],
 )

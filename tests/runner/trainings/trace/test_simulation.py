@@ -23,7 +23,8 @@ from tests.support.runner.chakra_traces import (
     write_trace,
 )
 from tests.support.runner.chakra_traces import spans_of as recorded_spans
-from wanbed.results.chakra.rank_file import ChakraNode, CollectiveType, NodeType, rank_bytes
+from wanbed.results.chakra.node import ChakraNode, CollectiveType, NodeType
+from wanbed.results.chakra.rank_file import rank_bytes
 from wanbed.runner.simulator.simulation import KIND_CODES, Simulation
 from wanbed.runner.simulator.training import Pulse
 from wanbed.runner.simulator.variant_simulation import simulate_variant

@@ -44,13 +44,13 @@ def regular_file(path: Path) -> Path:
     Raise NotRegularFileError for a pipe, a socket or a device, also behind a symbolic link. What cannot be opened at
     all, like a folder or a path that names nothing, is returned: the opening raises at once.
     """
-    if (kind := special_kind(path)) is not None:
+    if (kind := _special_kind(path)) is not None:
         fault = f"it is {kind}, not a regular file: save what it gives as a file first"
         raise NotRegularFileError(errno.EINVAL, fault, str(path))
     return path
 
 
-def special_kind(path: Path) -> str | None:
+def _special_kind(path: Path) -> str | None:
     """Return what a path names other than a file or a folder, None for these and if it names nothing."""
     try:
         return _KINDS.get(stat.S_IFMT(os.stat(path).st_mode))
@@ -67,7 +67,7 @@ def check_place(path: Path) -> None:
 
     Raise NotRegularFileError if it is a pipe or a device, which must not be replaced.
     """
-    if (kind := special_kind(path)) is not None:
+    if (kind := _special_kind(path)) is not None:
         raise NotRegularFileError(errno.EINVAL, f"it is {kind}, which a file would replace", str(path))
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, "it is a folder", str(path))

@@ -76,7 +76,7 @@ class Impairments:
 
     @property
     def picks_packets(self) -> bool:
-        """Whether packets are affected individually, so that none may travel as part of a super-packet."""
+        """True if packets are affected individually, so that none may travel as part of a super-packet."""
         return any(value for each, value in self.items() if not each.is_duration)
 
     def dilated(self, factor: float) -> "Impairments":
@@ -108,7 +108,7 @@ class Impairment:
 
     @property
     def is_duration(self) -> bool:
-        """Whether it is a duration in nanoseconds; otherwise it is a fraction."""
+        """True for a duration in nanoseconds, false for a fraction."""
         return self.field.endswith("_ns")
 
     @property

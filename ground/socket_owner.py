@@ -110,11 +110,11 @@ def listeners_in(table: str) -> list[TcpListener]:
 
 def _asked(address: str, port: int) -> TcpListener | None:
     """Ask the kernel by netlink, which finds the socket as for a connection. Raise OSError if it cannot be asked."""
-    found = socket_entry((address, port), (ANY_ADDRESS, 0), 1 << _LISTEN)
+    found = _socket_entry((address, port), (ANY_ADDRESS, 0), 1 << _LISTEN)
     return None if found is None else found_listener(found)
 
 
-def socket_entry(own: tuple[str, int], other: tuple[str, int], states: int) -> memoryview | None:
+def _socket_entry(own: tuple[str, int], other: tuple[str, int], states: int) -> memoryview | None:
     """Return the kernel's ``inet_diag_msg`` of the TCP socket with these ends, None if there is none in such a state.
 
     Raise OSError if the kernel cannot be asked.
@@ -153,7 +153,7 @@ def foreign_caller(connection: socket.socket) -> str | None:
         caller, called = connection.getpeername(), connection.getsockname()
         if not caller[0].startswith(_LOOPBACK):
             return None
-        found = socket_entry(caller, called, _ALL_STATES)
+        found = _socket_entry(caller, called, _ALL_STATES)
         # What has been closed shows as root's. Root needs no socket to do harm.
         if found is not None and found[_STATE_OFFSET] != _LISTEN:
             (uid,) = _UID.unpack_from(found, _UID_OFFSET)

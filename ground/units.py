@@ -171,11 +171,11 @@ def _annotated(parse: Any, write: Any, schema: dict[str, Any]) -> Any:
 
 
 DURATION_SCHEMA = _schema(_DURATION_NS, *_DURATION)
-RATE_SCHEMA = {"anyOf": [{"const": UNLIMITED}, _schema(_RATE_BPS, *_RATE)]}
+_RATE_SCHEMA = {"anyOf": [{"const": UNLIMITED}, _schema(_RATE_BPS, *_RATE)]}
 SIZE_SCHEMA = _schema(_SIZE_BYTES, *_SIZE)
-FRACTION_SCHEMA = _schema(["%"], *_FRACTION)
+_FRACTION_SCHEMA = _schema(["%"], *_FRACTION)
 
 DurationNs = Annotated[int, *_annotated(parse_duration_ns, format_duration, DURATION_SCHEMA)]
-RateBps = Annotated[int | None, *_annotated(parse_rate_bps, format_rate, RATE_SCHEMA)]
+RateBps = Annotated[int | None, *_annotated(parse_rate_bps, format_rate, _RATE_SCHEMA)]
 SizeBytes = Annotated[int, *_annotated(parse_size_bytes, format_size, SIZE_SCHEMA)]
-Fraction = Annotated[float, *_annotated(parse_fraction, format_fraction, FRACTION_SCHEMA)]
+Fraction = Annotated[float, *_annotated(parse_fraction, format_fraction, _FRACTION_SCHEMA)]

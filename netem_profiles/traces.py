@@ -38,7 +38,7 @@ from wanbed.testbed.network.links.wan_link import MAX_CHANGES
 from wanbed.testbed.network.topology_spec import TopologySpec
 
 
-def check_rows(text: str, file: str, most: int = MAX_CHANGES) -> None:
+def _check_rows(text: str, file: str, most: int = MAX_CHANGES) -> None:
     """Raise LocatedError, with the first line beyond, for a text of more lines than ``most`` and a header."""
     lines = text.count("\n") + (not text.endswith("\n"))
     if lines > most + 1:
@@ -60,10 +60,10 @@ def read_trace_text(path: Path) -> str:
     except (OSError, ValueError) as fault:
         reason = fault.strerror if isinstance(fault, OSError) and fault.strerror else str(fault)
         raise LocatedError(f"{file}: cannot be read ({reason}): give the path of a readable trace") from None
-    return checked_text(content, file)
+    return _checked_text(content, file)
 
 
-def checked_text(content: bytes, file: str) -> str:
+def _checked_text(content: bytes, file: str) -> str:
     """Return the text of a trace; ``file`` starts messages. Raise LocatedError if it is too long or no text."""
     if len(content) > MAX_TRACE_BYTES:
         line = content.count(b"\n", 0, MAX_TRACE_BYTES) + 1
@@ -94,7 +94,7 @@ TIME = "t_s"
 
 UP = "up"
 
-MAX_ROWS_BYTES = 1000
+_MAX_ROWS_BYTES = 1000
 """The longest row."""
 
 _SECONDS = re.compile(r"\d{1,20}(\.\d{1,20})?", re.ASCII)
@@ -145,10 +145,10 @@ def csv_trace(text: str, file: str, source: str) -> ConditionTrace:
     Lines that begin with ``#`` and empty ones are skipped. Raise LocatedError, one line with file and line, for what
     is no trace. Cached, because every sweep point has the same trace.
     """
-    return trace_of_columns(text, file, source, COLUMNS)
+    return _trace_of_columns(text, file, source, COLUMNS)
 
 
-def trace_of_columns(text: str, file: str, source: str, parsers: Mapping[str, Callable[[str], Any]]) -> ConditionTrace:
+def _trace_of_columns(text: str, file: str, source: str, parsers: Mapping[str, Callable[[str], Any]]) -> ConditionTrace:
     """Return the trace in a CSV text that has columns of these names beside the time, each with what parses a cell.
 
     The arguments and errors are otherwise those of ``csv_trace``. Not cached.
@@ -156,7 +156,7 @@ def trace_of_columns(text: str, file: str, source: str, parsers: Mapping[str, Ca
     lines = _lines(text)
     number, header = next(lines, (1, ""))
     columns = _header(header, f"{file}:{number}", parsers)
-    check_rows(text, file)
+    _check_rows(text, file)
     rows: list[TraceRow] = []
     known: dict[tuple[int, str], Any] = {}
     for number, line in lines:
@@ -205,8 +205,8 @@ def _lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _cells(line: str, where: str) -> list[str]:
-    if len(line) > MAX_ROWS_BYTES:
-        raise LocatedError(f"{where}: longer than {MAX_ROWS_BYTES} characters, no row of a trace")
+    if len(line) > _MAX_ROWS_BYTES:
+        raise LocatedError(f"{where}: longer than {_MAX_ROWS_BYTES} characters, no row of a trace")
     try:
         return next(csv.reader([line], strict=True), [])
     except csv.Error as fault:
@@ -266,7 +266,7 @@ def mahimahi_trace(text: str, file: str, source: str, window_ns: int) -> Conditi
     time, where it begins anew if it does, as with ``mm-link``; a last window that is shorter is one with the window
     before. Raise LocatedError, one line with file and line, for what is no such trace.
     """
-    check_rows(text, file, MAX_LINES)
+    _check_rows(text, file, MAX_LINES)
     windows: dict[int, _Window] = {}
     earlier_ms, number = 0, 1
     for number, line in enumerate(StringIO(text), 1):
@@ -335,7 +335,7 @@ def offered_trace(text: str, file: str, source: str) -> ConditionTrace:
 
     ``file`` starts messages, ``source`` is what reports call it. Raise LocatedError, one line with file and line.
     """
-    trace = trace_of_columns(text, file, source, {"rate": _offered_bps})
+    trace = _trace_of_columns(text, file, source, {"rate": _offered_bps})
     for row in trace.rows[:-1]:
         if not row.values:
             raise trace.fault(row, "rate: it is empty: give a rate, or 0bit for none")
@@ -357,7 +357,7 @@ def trace_text(spec: TraceSpec, texts: Mapping[str, str], directory: Path) -> st
     text = texts.get(spec.file)
     if text is None:
         return read_trace_text(directory / spec.file)
-    return checked_text(text.encode(), _file(spec, texts, directory))
+    return _checked_text(text.encode(), _file(spec, texts, directory))
 
 
 def load_trace(spec: TraceSpec, text: str, texts: Mapping[str, str], directory: Path) -> ConditionTrace:

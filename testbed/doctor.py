@@ -37,7 +37,7 @@ class Right:
 
 _ONE_CORE = "one core carries all links"
 
-TIERS = {
+_TIERS = {
     (KERNEL, False): Tier("root, with the kernel's netem"),
     (GUEST, False): Tier("root, with the gateway guest", _ONE_CORE),
     (KERNEL, True): Tier("user namespace, with the kernel's netem"),
@@ -47,27 +47,27 @@ TIERS = {
 
 _MODELLED = "TCP is modelled, and only if asked for with --substrate relay; no programs of your own"
 
-RELAY_AND_VIRTUAL = Tier("the relay, virtual time and simulation", _MODELLED)
+_RELAY_AND_VIRTUAL = Tier("the relay, virtual time and simulation", _MODELLED)
 
-RELAY_ONLY = Tier("the relay and simulation", _MODELLED)
+_RELAY_ONLY = Tier("the relay and simulation", _MODELLED)
 
 VIRTUAL = Tier("virtual time and simulation", "no network in real time: no programs of your own, no GPUs")
 
-NO_WAN = Tier("hosts without a WAN, and simulation", "no link has a delay, a rate or a loss")
+_NO_WAN = Tier("hosts without a WAN, and simulation", "no link has a delay, a rate or a loss")
 
-SIMULATION = Tier("simulation", "nothing is emulated")
+_SIMULATION = Tier("simulation", "nothing is emulated")
 
 
 def tier_of(offers: Sequence[Offer], allowed: HostsAllowed, *, relay: bool, virtual: bool) -> Tier:
     """Return the best tier; ``offers`` are those of the substrates with netem, best first."""
     chosen = next((offer.name for offer in offers if offer.available), None)
     if chosen is not None:
-        return TIERS[chosen, allowed.by_entering]
+        return _TIERS[chosen, allowed.by_entering]
     if relay:
-        return RELAY_AND_VIRTUAL if virtual else RELAY_ONLY
+        return _RELAY_AND_VIRTUAL if virtual else _RELAY_ONLY
     if virtual:
         return VIRTUAL
-    return SIMULATION if allowed.directly is not None and not allowed.by_entering else NO_WAN
+    return _SIMULATION if allowed.directly is not None and not allowed.by_entering else _NO_WAN
 
 
 def rights_lacking(offers: Sequence[Offer], allowed: HostsAllowed, device: GuestDevice) -> tuple[Right, ...]:
@@ -94,7 +94,7 @@ WITHOUT_NETEM = "no WAN can be emulated with real TCP here; `wanbed simulate` an
 WITHOUT_WAN = ", and `wanbed exec --no-wan` runs a program on hosts that nothing delays"
 """Notes on a machine without netem: the commands that still work, and those where netem alone is missing."""
 
-PYTHON_MODULES = (
+_PYTHON_MODULES = (
     ("mininet", "every emulated host is one of its nodes", "pip install mininet"),
     ("distutils", "Mininet imports it, and Python has none from 3.12 on", "pip install setuptools"),
 )
@@ -157,7 +157,7 @@ def diagnose() -> Diagnosis:
         missing += [Missing(f"netem in the {offer.name} substrate", offer.reason, offer.install) for offer in offers]
     for program, package in missing_programs().items():
         missing.append(Missing(program, "every emulated host uses it", f"apt-get install {package}"))
-    for module, why, install in PYTHON_MODULES:
+    for module, why, install in _PYTHON_MODULES:
         if find_spec(module) is None:
             missing.append(Missing(module, why, install))
     reason = chosen.reason if chosen else "no netem anywhere"

@@ -58,9 +58,9 @@ ENTER = ("unshare", "--user", "--map-root-user", "--net")
 It takes a network namespace too: a process can return only to one that belongs to its own user namespace.
 """
 
-AS_ROOT = "run as root, or with sudo"
+_AS_ROOT = "run as root, or with sudo"
 
-WITH_CAPABILITIES = "give the container the capabilities SYS_ADMIN and NET_ADMIN, or run as a user other than root"
+_WITH_CAPABILITIES = "give the container the capabilities SYS_ADMIN and NET_ADMIN, or run as a user other than root"
 
 _IN_CONTAINERS = "in a container a seccomp profile that allows unshare (docker run --security-opt seccomp=unconfined)"
 
@@ -87,7 +87,7 @@ class HostsAllowed:
 
     @property
     def by_entering(self) -> bool:
-        """Whether hosts can be made, but only inside a user namespace."""
+        """True if hosts can be made, but only inside a user namespace."""
         return self.directly is not None and self.inside is None
 
     @property
@@ -99,8 +99,8 @@ class HostsAllowed:
     def remedy(self) -> str:
         """The remedy where hosts cannot be made in this process."""
         if self.by_entering:
-            return f"start this program with `{' '.join(ENTER)}`, as the command does by itself; or {AS_ROOT}"
-        return WITH_CAPABILITIES if self.user_id == 0 else f"{AS_ROOT}; or allow user namespaces: {_allowing()}"
+            return f"start this program with `{' '.join(ENTER)}`, as the command does by itself; or {_AS_ROOT}"
+        return _WITH_CAPABILITIES if self.user_id == 0 else f"{_AS_ROOT}; or allow user namespaces: {_allowing()}"
 
 
 def hosts_allowed() -> HostsAllowed:

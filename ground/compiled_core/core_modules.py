@@ -42,7 +42,7 @@ A module that holds only data, and that users write or processes send to each ot
 ANALYSED_MODULES = ("wanbed.ground.compiled_core.own_subclasses",)
 """Modules that are not compiled, but that say how others are."""
 
-BUILT_AS = "2"
+_BUILT_AS = "2"
 """Changes when the way of building changes, so that what was built in another way is not used."""
 
 ROOT = Path(__file__).parents[3]
@@ -61,7 +61,7 @@ def core_sources(root: Path = ROOT) -> dict[str, bytes]:
 
 def core_key(sources: Mapping[str, bytes]) -> str:
     """Return the name of the core that is built from these sources for this Python: a hash of both."""
-    key = sha256(f"{BUILT_AS} {EXTENSION_SUFFIXES[0]}".encode())
+    key = sha256(f"{_BUILT_AS} {EXTENSION_SUFFIXES[0]}".encode())
     for module, source in sources.items():
         key.update(f" {module} {len(source)} ".encode())
         key.update(source)

@@ -105,9 +105,9 @@ def _version(file: Path) -> str | None:
     return match.group(1) if match else None
 
 
-PIPE_DIRECTORY = "CUDA_MPS_PIPE_DIRECTORY"
+_PIPE_DIRECTORY = "CUDA_MPS_PIPE_DIRECTORY"
 
-THREAD_PERCENTAGE = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
+_THREAD_PERCENTAGE = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
 
 _DEFAULT_DIRECTORY = "/tmp/nvidia-mps"  # noqa: S108 - where CUDA itself looks
 
@@ -134,10 +134,10 @@ def find_mps(environment: Mapping[str, str] = os.environ, processes: Path = Path
     They do if the daemon's pipe is in the directory that they look in. A pipe alone may be left from a daemon that has
     ended.
     """
-    directory = environment.get(PIPE_DIRECTORY) or _DEFAULT_DIRECTORY
+    directory = environment.get(_PIPE_DIRECTORY) or _DEFAULT_DIRECTORY
     if not (Path(directory) / "control").exists() or not _runs(processes):
         return None
-    return Mps(directory, environment.get(THREAD_PERCENTAGE))
+    return Mps(directory, environment.get(_THREAD_PERCENTAGE))
 
 
 def _runs(processes: Path) -> bool:

@@ -37,13 +37,13 @@ def attach_host(namespace: str, gateway: Gateway, port: HostPort) -> None:
         netlink.link("set", index=index, address=port.host_mac)
         netlink.link("set", index=index, state="up")
         netlink.addr("add", index=index, address=port.host_address, prefixlen=32)
-        add_route(netlink, index, gateway, port)
+        _add_route(netlink, index, gateway, port)
     finally:
         netlink.close()
     write_sysctls(namespace, TcpSettings().sysctls())
 
 
-def add_route(netlink: Any, index: int, gateway: Gateway, port: HostPort) -> None:
+def _add_route(netlink: Any, index: int, gateway: Gateway, port: HostPort) -> None:
     """Add the route to the gateway and its neighbour entry, which the kernel drops when the interface goes down."""
     netlink.neigh("add", dst=gateway.address, lladdr=port.gateway_mac, ifindex=index, state=NEIGHBOUR_PERMANENT)
     netlink.route("add", dst="0.0.0.0/0", gateway=gateway.address, oif=index, flags=["onlink"])
@@ -89,7 +89,7 @@ def connect_again(ends: Iterable[HostEnd]) -> None:
                 netlink.addr("add", index=index, address=end.port.host_address, prefixlen=32)
             else:
                 netlink.link("set", index=index, state="up")
-            add_route(netlink, index, end.gateway, end.port)
+            _add_route(netlink, index, end.gateway, end.port)
 
 
 @contextmanager

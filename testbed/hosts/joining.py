@@ -20,7 +20,7 @@ from wanbed.testbed.claims.supervisor import Supervisor
 from wanbed.testbed.hosts.host import SpawnOptions
 from wanbed.testbed.network.topology import Topology
 
-HOSTS_RECORD = "hosts.json"
+_HOSTS_RECORD = "hosts.json"
 VISIT = "WANBED_VISIT"
 """The variable whose value identifies the ``JoinedTestbed`` through which a program was started."""
 
@@ -89,7 +89,7 @@ class JoinedTestbed:
         return enter_host(self.host_pids[host], self.identifier, argv, **popen)
 
 
-def network_fingerprint(topology: Topology) -> str:
+def _network_fingerprint(topology: Topology) -> str:
     """Return a text that is equal for two topologies if and only if they describe the same network."""
     return sha256(repr(topology).encode()).hexdigest()
 
@@ -101,8 +101,8 @@ def record_hosts(
     environments: Mapping[str, Mapping[str, str]] | None = None,
 ) -> None:
     """Record the hosts of the testbed of this folder, atomically, so that other processes can join it."""
-    record = {"network": network_fingerprint(topology), "hosts": host_pids, "environments": dict(environments or {})}
-    write_whole(folder / HOSTS_RECORD, json.dumps(record))
+    record = {"network": _network_fingerprint(topology), "hosts": host_pids, "environments": dict(environments or {})}
+    write_whole(folder / _HOSTS_RECORD, json.dumps(record))
 
 
 def join_testbed(source: str, topology: Topology, root: Path = STATE_ROOT) -> JoinedTestbed | None:
@@ -112,9 +112,9 @@ def join_testbed(source: str, topology: Topology, root: Path = STATE_ROOT) -> Jo
     """
     joined = None
     for claim in sorted(claims(root), key=lambda claim: claim.record.created):
-        hosts = claim.folder / HOSTS_RECORD
+        hosts = claim.folder / _HOSTS_RECORD
         if claim.record.source == source and claim.record.owner_alive() and hosts.is_file():
             record = json.loads(hosts.read_text())
-            if record["network"] == network_fingerprint(topology):
+            if record["network"] == _network_fingerprint(topology):
                 joined = JoinedTestbed(claim.record.identifier, record["hosts"], record["environments"])
     return joined

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from wanbed.ground.errors import WanbedError
 from wanbed.testbed.kernel.inside import in_virtual_time
 
-PING_INTERVAL_S, PING_INTERVAL_VIRTUAL_S = 0.002, 1.0
+_PING_INTERVAL_S, _PING_INTERVAL_VIRTUAL_S = 0.002, 1.0
 """Interval of echo requests. In virtual time it is long enough for a link of 9600 bit/s to have sent the one before."""
 PATIENCE_S = 20.0
 
@@ -48,7 +48,7 @@ class MeasurementError(WanbedError):
     """A measuring program failed; the message is one line with the two hosts and the program's error."""
 
 
-PING_FRAME_BYTES = 98
+_PING_FRAME_BYTES = 98
 """An echo request of ping's default size as an Ethernet frame, and its reply."""
 
 
@@ -61,7 +61,7 @@ class PingResult:
 
     sent: int
     times_ms: tuple[float, ...]
-    frame_bytes: int = PING_FRAME_BYTES
+    frame_bytes: int = _PING_FRAME_BYTES
 
     @property
     def lost(self) -> float:
@@ -103,7 +103,7 @@ def with_stderr_tail(what: str, output: str) -> str:
 
 def ping(spawn: Spawn, source: str, destination: str, count: int = 30) -> PingResult:
     """Send ``count`` echo requests, 2 ms apart (1 s in virtual time). Raise MeasurementError if ping fails."""
-    interval_s = PING_INTERVAL_VIRTUAL_S if in_virtual_time() else PING_INTERVAL_S
+    interval_s = _PING_INTERVAL_VIRTUAL_S if in_virtual_time() else _PING_INTERVAL_S
     argv = ["ping", "-n", "-c", str(count), "-i", str(interval_s), "-W", "2", destination]
     patience = count * interval_s + PATIENCE_S
     with ExitStack() as running:

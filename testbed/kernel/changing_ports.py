@@ -52,7 +52,7 @@ _BATCH_BYTES = 128 * 1024
 _RECEIVE_BYTES = 64 * 1024
 
 
-class EncodedRequests(NamedTuple):
+class _EncodedRequests(NamedTuple):
     """Requests as they are sent: what goes with each system call, all under one sequence number."""
 
     sequence: int
@@ -79,7 +79,7 @@ class NetlinkBatch:
         """
         self.send(self.encode(requests))
 
-    def encode(self, requests: Iterable[tuple[int, bytes]]) -> EncodedRequests:
+    def encode(self, requests: Iterable[tuple[int, bytes]]) -> _EncodedRequests:
         """Do beforehand all that ``send`` need not do in time. What is encoded may be sent several times."""
         self._sequence += 1
         batches: list[list[tuple[int, bytes]]] = []
@@ -90,9 +90,9 @@ class NetlinkBatch:
                 left_bytes = _BATCH_BYTES
             batches[-1].append(request)
             left_bytes -= _HEADER.size + len(request[1])
-        return EncodedRequests(self._sequence, tuple(_encoded(batch, self._sequence) for batch in batches))
+        return _EncodedRequests(self._sequence, tuple(_encoded(batch, self._sequence) for batch in batches))
 
-    def send(self, encoded: EncodedRequests) -> None:
+    def send(self, encoded: _EncodedRequests) -> None:
         """Make changes that were encoded. They are made when this returns; raise OSError like ``make``."""
         for batch in encoded.batches:
             self._socket.send(batch)
@@ -308,7 +308,7 @@ class ChangingPort:
                 f"{sorted({*ceilings.values()}, key=str)}"
             )
 
-    def _prepare(self, state: PortState) -> tuple[PortShape, EncodedRequests]:
+    def _prepare(self, state: PortState) -> tuple[PortShape, _EncodedRequests]:
         shape = wan_port_shape(self._gateway, self._port.holding(state), self._senders)
         return shape, self._batch.encode(change_requests(self._index, shape, ceilings=self._sets_ceilings))
 
@@ -349,10 +349,10 @@ class ChangingPorts:
 
     def hold(self, time_ns: int) -> None:
         """Put every port in its state at a time since training began. Raise ReadBackError if one has another then."""
-        put_all((port, port.course.at(time_ns)) for port in self.ports)
+        _put_all((port, port.course.at(time_ns)) for port in self.ports)
 
 
-def put_all(states: Iterable[tuple[ChangingPort, PortState]]) -> None:
+def _put_all(states: Iterable[tuple[ChangingPort, PortState]]) -> None:
     """Give each port its state, and then compare each with what the kernel holds."""
     given = list(states)
     for port, state in given:

@@ -32,7 +32,7 @@ def host_interface(host_index: int) -> str:
     return f"host{host_index}"
 
 
-def wan_interface(peer_index: int) -> str:
+def _wan_interface(peer_index: int) -> str:
     """Return the name, in the gateway's namespace, of the port to datacenter number ``peer_index``."""
     return f"wan{peer_index}"
 
@@ -99,7 +99,7 @@ class GatewayProgrammer:
         for gateway in self.plan.gateways:
             netlink = self._netlink[gateway.datacenter]
             for port in gateway.wan_ports:
-                index = link_index(netlink, wan_interface(self._index[port.peer]))
+                index = link_index(netlink, _wan_interface(self._index[port.peer]))
                 change_netem(netlink, index, wan_port_shape(gateway, port))
         self.verify()
 
@@ -143,7 +143,7 @@ class GatewayProgrammer:
         key = gateway.datacenter, port.peer
         if key not in self._wan_indices:
             netlink = self._netlink[gateway.datacenter]
-            self._wan_indices[key] = link_index(netlink, wan_interface(self._index[port.peer]))
+            self._wan_indices[key] = link_index(netlink, _wan_interface(self._index[port.peer]))
         return self._wan_indices[key]
 
     def _held(self, datacenter: str, interface: str) -> PortShape:
@@ -155,21 +155,21 @@ class GatewayProgrammer:
             for port in gateway.host_ports:
                 yield gateway.datacenter, host_interface(port.host_index), host_port_shape(gateway, port)
             for wan_port in gateway.wan_ports:
-                interface = wan_interface(self._index[wan_port.peer])
+                interface = _wan_interface(self._index[wan_port.peer])
                 yield gateway.datacenter, interface, wan_port_shape(gateway, wan_port)
 
     def _make_wan_link(self, gateway: Gateway, port: WanPort) -> None:
         with opened(self._namespaces[port.peer]) as peer_namespace:
             peer = {
-                "ifname": wan_interface(self._index[gateway.datacenter]),
+                "ifname": _wan_interface(self._index[gateway.datacenter]),
                 "address": port.peer_mac,
                 "net_ns_fd": peer_namespace,
             }
-            interface = wan_interface(self._index[port.peer])
+            interface = _wan_interface(self._index[port.peer])
             self._netlink[gateway.datacenter].link("add", ifname=interface, kind="veth", address=port.mac, peer=peer)
 
     def _route_to_peer(self, netlink: Any, gateway: Gateway, port: WanPort) -> None:
-        index = link_index(netlink, wan_interface(self._index[port.peer]))
+        index = link_index(netlink, _wan_interface(self._index[port.peer]))
         netlink.link("set", index=index, state="up")
         netlink.neigh("add", dst=port.peer_gateway, lladdr=port.peer_mac, ifindex=index, state=NEIGHBOUR_PERMANENT)
         netlink.route(

@@ -87,14 +87,14 @@ def read_shape(netlink: Any, index: int) -> PortShape:
     return PortShape(
         trunk_rate(trunk),
         tuple(
-            ShapedClass(minor, guaranteed_rate(classes[minor]), ceiling(classes[minor]), leaves.get(minor))
+            ShapedClass(minor, _guaranteed_rate(classes[minor]), ceiling(classes[minor]), leaves.get(minor))
             for minor in sorted(classes)
         ),
         b"".join(programs),
     )
 
 
-def guaranteed_rate(class_message: Any) -> int:
+def _guaranteed_rate(class_message: Any) -> int:
     """Return the guaranteed rate of a dumped class, in bytes per second."""
     options = class_message.get_attr("TCA_OPTIONS")
     return int(options.get_attr("TCA_HTB_RATE64") or options.get_attr("TCA_HTB_PARMS")["rate"])
@@ -110,7 +110,7 @@ def ceiling(class_message: Any) -> SharedRate:
 
 def trunk_rate(class_message: Any) -> SharedRate:
     """Return a dumped trunk class as planned. Raise LookupError if its ceiling is another than its rate."""
-    held, guaranteed = ceiling(class_message), guaranteed_rate(class_message)
+    held, guaranteed = ceiling(class_message), _guaranteed_rate(class_message)
     if held.rate_bytes_per_s != guaranteed:
         raise LookupError(f"a trunk of {guaranteed} bytes/s has a ceiling of {held.rate_bytes_per_s}")
     return held

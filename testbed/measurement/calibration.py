@@ -48,9 +48,9 @@ if TYPE_CHECKING:
     from wanbed.testbed.running_testbed import RunningTestbed
 
 RTT_TOLERANCE_MS = 0.5
-RTT_TOLERANCE = 0.02
+_RTT_TOLERANCE = 0.02
 GOODPUT_TOLERANCE = 0.03
-SHORT_TOLERANCE_MS = 1.0
+_SHORT_TOLERANCE_MS = 1.0
 _CONNECTIONS = 8
 _WINDOW_OVER_DELAY_PRODUCT = 1.6
 _WINDOW_MIN_BYTES = 180 * 1024
@@ -100,20 +100,20 @@ class LinkMeasurement:
 
     @property
     def within_tolerance(self) -> bool:
-        """Whether every measured figure is within tolerance of the configured one.
+        """True if every measured figure is within tolerance of the configured one.
 
         Tolerances: RTT max(0.5 ms, 2 %), short transfers max(1 ms, 3 %), which may also be ``early_ms`` early, goodputs
         3 %; impairments by their measures.
         """
         # The comparison is false for NaN, which a dead link measures.
         rtt = abs(self.measured_rtt_ms - self.configured_rtt_ms) <= max(
-            RTT_TOLERANCE_MS, RTT_TOLERANCE * self.configured_rtt_ms
+            RTT_TOLERANCE_MS, _RTT_TOLERANCE * self.configured_rtt_ms
         )
         goodput = self.configured_goodput_bps is None or _near(
             ComparedFigure(self.configured_goodput_bps, self.measured_goodput_bps)
         )
         transfers = all(
-            _near(compared, SHORT_TOLERANCE_MS, self.early_ms) if column.endswith("_ms") else _near(compared)
+            _near(compared, _SHORT_TOLERANCE_MS, self.early_ms) if column.endswith("_ms") else _near(compared)
             for column, compared in self.transfers.items()
         )
         impaired = all(
@@ -293,7 +293,7 @@ class _Path:
 
     @property
     def judged_by_datagrams(self) -> bool:
-        """Whether a TCP connection would measure its congestion control or its acknowledgements, not the link."""
+        """True if a TCP connection would measure its congestion control or its acknowledgements, not the link."""
         rate_bps, back_bps = self.conditions.pair_rate_bps, self.back.pair_rate_bps
         narrow = rate_bps is not None and back_bps is not None and rate_bps > _RATES_APART * back_bps
         return narrow or any(way.impairments != UNIMPAIRED for way in (self.conditions, self.back))

@@ -77,7 +77,7 @@ def _end_ns(course: LinkCourse) -> int:
     return course.changes[-1].at_ns if course.period_ns is None else course.period_ns
 
 
-LEAST_RATE_BPS = 10**6
+_LEAST_RATE_BPS = 10**6
 """Below it echoes wait for each other, and what fills the link outlasts the seconds for which goodput is measured."""
 
 
@@ -87,10 +87,10 @@ def check_measurable(topology: Topology, dilation: float = 1.0) -> None:
         for at_ns in choose_conditions(link).measured_ns:
             for (source, destination), conditions in link.at(at_ns).directions:
                 rate_bps = conditions.pair_rate_bps
-                if conditions.up and rate_bps is not None and rate_bps < LEAST_RATE_BPS * dilation:
+                if conditions.up and rate_bps is not None and rate_bps < _LEAST_RATE_BPS * dilation:
                     divided = "" if dilation == 1 else f", which dilation divides by {dilation:g}"
                     raise InputError(
                         f"topology: the link from {source} to {destination} has {format_rate(rate_bps)}{divided}: "
-                        f"on the real clock links are measured from {format_rate(LEAST_RATE_BPS)} on: give more, or "
+                        f"on the real clock links are measured from {format_rate(_LEAST_RATE_BPS)} on: give more, or "
                         "clock: virtual"
                     )

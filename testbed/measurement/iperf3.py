@@ -14,7 +14,7 @@ from wanbed.testbed.hosts.ping import PATIENCE_S, MeasurementError, PrintingProg
 if TYPE_CHECKING:
     from wanbed.testbed.running_testbed import RunningTestbed
 
-IPERF3_PORT = 5201
+_IPERF3_PORT = 5201
 """Of the first flow to a host; each further one has the next port."""
 
 UDP_PAYLOAD_BYTES = 1448
@@ -90,7 +90,7 @@ def _ports(flows: Sequence[Flow]) -> list[int]:
     earlier: Counter[str] = Counter()
     ports = []
     for flow in flows:
-        ports.append(IPERF3_PORT + earlier[flow.destination])
+        ports.append(_IPERF3_PORT + earlier[flow.destination])
         earlier[flow.destination] += 1
     return ports
 

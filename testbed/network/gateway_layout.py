@@ -42,11 +42,11 @@ from wanbed.testbed.network.shared_rate import (
 )
 from wanbed.testbed.network.topology import Datacenter, Host, Topology
 
-SHORT_PACKETS_MIN, SUPER_PACKETS_MIN, QUEUE_PACKETS_MAX = 100_000, 1000, 2**32 - 1
+SHORT_PACKETS_MIN, SUPER_PACKETS_MIN, _QUEUE_PACKETS_MAX = 100_000, 1000, 2**32 - 1
 """Bounds of a queue's packets. The minima hold whatever the windows of a node pair's connections let out at once: a
 drop would be a loss that is not configured and not simulated. In virtual time packets are short: 100,000 of one frame
 are 150 MB. On the real clock a super-packet counts as one packet: 1000 of them are 64 MB."""
-QUEUE_DELAY_MIN_NS = 20_000_000
+_QUEUE_DELAY_MIN_NS = 20_000_000
 UNLIMITED_RATE_BPS = 400_000_000_000
 """Rate from which the queue of an unlimited link is sized: that of the fastest network card sold."""
 
@@ -68,8 +68,8 @@ def queue_limit_packets(
     maximum. An offloaded super-packet counts as one packet, which only makes the limit more generous.
     """
     rate = UNLIMITED_RATE_BPS if rate_bps is None else rate_bps
-    held_ns = latency_ns + spread_ns + max(rtt_ns, QUEUE_DELAY_MIN_NS)
-    return min(QUEUE_PACKETS_MAX, max(floor_packets, math.ceil(rate * held_ns / 10**9 / (8 * frame_bytes))))
+    held_ns = latency_ns + spread_ns + max(rtt_ns, _QUEUE_DELAY_MIN_NS)
+    return min(_QUEUE_PACKETS_MAX, max(floor_packets, math.ceil(rate * held_ns / 10**9 / (8 * frame_bytes))))
 
 
 def plan_gateways(

@@ -230,9 +230,9 @@ def pair_class(source_index: int, destination_index: int, destinations: int) -> 
     return FIRST_PAIR_CLASS + source_index * destinations + destination_index
 
 
-HOSTS_NUMBERED = 256
+_HOSTS_NUMBERED = 256
 
 
 def source_class(datacenter_index: int, host_index: int) -> int:
     """Return the minor number of the HTB class, at a host's port, for packets from one sending host."""
-    return FIRST_PAIR_CLASS + datacenter_index * HOSTS_NUMBERED + host_index
+    return FIRST_PAIR_CLASS + datacenter_index * _HOSTS_NUMBERED + host_index

@@ -19,7 +19,7 @@ BUFFER_PER_WINDOW = 4
 """Bytes of a buffer for each byte of the window that a receiver holds: twice the payload in the kernel's own
 accounting, so that neither unread bytes nor the send buffer narrow the window."""
 
-SELF_PACED = frozenset({"bbr"})
+_SELF_PACED = frozenset({"bbr"})
 """Congestion controls that define ``cong_control`` and so set their own pace."""
 
 
@@ -43,16 +43,16 @@ class TcpSettings:
 
     @property
     def restarts_after_idle(self) -> bool:
-        """Whether a connection returns to slow start after a pause.
+        """True if a connection returns to slow start after a pause.
 
         Congestion controls that set their own pace ignore the sysctl (``tcp_slow_start_after_idle_check`` in Linux's
         net/ipv4/tcp.h): BBR goes on at the rate that it had found.
         """
-        return self.slow_start_after_idle and self.congestion not in SELF_PACED
+        return self.slow_start_after_idle and self.congestion not in _SELF_PACED
 
     @property
     def leaves_slow_start_early(self) -> bool:
-        """Whether a connection may leave slow start early, by the pace of acknowledgements, as cubic's HyStart does."""
+        """True if a connection may leave slow start early, by the pace of acknowledgements, as cubic's HyStart does."""
         return self.congestion == "cubic"
 
     def sysctls(self, *, makes_room: bool = False) -> dict[str, str]:

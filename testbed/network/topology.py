@@ -37,12 +37,12 @@ class Host:
 
     @property
     def serves(self) -> bool:
-        """Whether the host serves inference and does not train."""
+        """True if the host serves inference and does not train."""
         return self.serving_gpus > 0
 
     @property
     def trains(self) -> bool:
-        """Whether the host can train."""
+        """True if the host can train."""
         return self.gpus > 0
 
 
@@ -129,7 +129,7 @@ class Topology:
 
     @property
     def changes(self) -> bool:
-        """Whether any WAN link changes during a trial."""
+        """True if any WAN link changes during a trial."""
         return bool(self._course_by_ends)
 
     def path(self, one: str, other: str) -> LinkConditions:

@@ -27,8 +27,8 @@ from wanbed.testbed.network.links.link_spec import (
 
 MAX_HOSTS_PER_DATACENTER = 65_536
 MAX_DATACENTERS = 250
-MAX_SCALE = 1000
-MAX_EVENTS = 1000
+_MAX_SCALE = 1000
+_MAX_EVENTS = 1000
 MAX_HOSTS = 2**20
 """Limit of all datacenters together."""
 
@@ -110,7 +110,7 @@ class WanSpec(FiguresSpec):
     )
     events: tuple[EventSpec, ...] = Field(
         default=(),
-        max_length=MAX_EVENTS,
+        max_length=_MAX_EVENTS,
         description="Changes at given times, above those of `trace` and `generate`.",
         examples=[[{"at": "30s", "for": "5s", "down": True}, {"at": "60s", "rate": "1Gbit"}]],
     )
@@ -175,13 +175,13 @@ class ScaleSpec(StrictModel):
     """Factors on every WAN link, whatever gave it: a network preset, ``wan`` or ``links``. Impairments stay."""
 
     latency: float = Field(
-        default=1, strict=True, ge=0, le=MAX_SCALE, description="Factor on every WAN link's latency.", examples=[2]
+        default=1, strict=True, ge=0, le=_MAX_SCALE, description="Factor on every WAN link's latency.", examples=[2]
     )
     rate: float = Field(
         default=1,
         strict=True,
         gt=0,
-        le=MAX_SCALE,
+        le=_MAX_SCALE,
         description="Factor on every WAN link's `rate` and `node_pair_rate`.",
         examples=[0.5],
     )

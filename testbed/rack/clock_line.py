@@ -21,7 +21,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-STEADY = 1e-7
+_STEADY = 1e-7
 """By how much a clock's rate is taken to stay near its mean in a trial: 0.1 ppm, what oscillators of PCs keep to (D.
 Veitch, J. Ridoux, S. B. Korada: "Robust Synchronization of Absolute and Difference Clocks over Networks", 2009)."""
 
@@ -40,7 +40,7 @@ class Bound(NamedTuple):
     lower: bool
 
 
-class Band(NamedTuple):
+class _Band(NamedTuple):
     """The least and the most that a line respecting all bounds may be at the begin, and at the end."""
 
     begin_ns: tuple[float, float]
@@ -53,7 +53,7 @@ class Band(NamedTuple):
         return max(self.begin_ns[1] - self.begin_ns[0], self.end_ns[1] - self.end_ns[0]) / 2
 
 
-def band_between(bounds: Sequence[Bound], begin_ns: int, end_ns: int, slack_ns: float) -> Band | None:
+def _band_between(bounds: Sequence[Bound], begin_ns: int, end_ns: int, slack_ns: float) -> _Band | None:
     """Return where the lines are that respect all bounds within ``slack_ns``, None if no line does.
 
     The bounds are at times from ``begin_ns`` to ``end_ns``, and there are some of both kinds.
@@ -73,7 +73,7 @@ def band_between(bounds: Sequence[Bound], begin_ns: int, end_ns: int, slack_ns: 
         if not corners:
             return None
     begins, ends = [corner[0] for corner in corners], [corner[1] for corner in corners]
-    return Band((min(begins), max(begins)), (min(ends), max(ends)))
+    return _Band((min(begins), max(begins)), (min(ends), max(ends)))
 
 
 def _cut(corners: Sequence[_Corner], of_begin: float, of_end: float, most: float) -> list[_Corner]:
@@ -170,8 +170,8 @@ def fit_line(bursts: Sequence[Sequence[ClockExchange]]) -> ClockLine:
     ]
     # A rate that stays within that of its mean leaves the line by half of that times the length at most; and the
     # machine's clock is read in whole nanoseconds.
-    bent_ns = STEADY * (end_ns - begin_ns) / 2 + 1
-    band = band_between(bounds, begin_ns, end_ns, bent_ns)
+    bent_ns = _STEADY * (end_ns - begin_ns) / 2 + 1
+    band = _band_between(bounds, begin_ns, end_ns, bent_ns)
     if band is None:
         return _fitted([quickest(burst) for burst in bursts])
     middle_ns, last_ns = sum(band.begin_ns) / 2, sum(band.end_ns) / 2

@@ -96,7 +96,7 @@ class ClockQuestions:
 
     @property
     def by_datagrams(self) -> bool:
-        """Whether it asks by datagrams."""
+        """True if it asks by datagrams."""
         return self._place is not None and self._datagrams is not None
 
     def is_answered(self, timeout_s: float) -> bool:

@@ -51,7 +51,7 @@ class TrunkSplit:
 
 
 @dataclass(frozen=True)
-class TrunkDivision:
+class _TrunkDivision:
     """The trunks from ``source``, whose hosts are on so many ``machines``. ``shared`` plans a trunk of a rate."""
 
     topology: Topology
@@ -117,7 +117,7 @@ WireGuard also fills packets that are smaller than the MTU up to a multiple of 1
 TUNNEL_INTERFACE = "wanbed-wg"
 """The name of an encrypted tunnel's device, beside the card for a moment and then in the gateway's namespace."""
 
-OWN_DATACENTER_INTERFACE = "lan"
+_OWN_DATACENTER_INTERFACE = "lan"
 """The name, in the gateway's namespace, of the device for the other machines of the same datacenter."""
 
 _VNI_BITS, _SLOT_VNI_BITS = 24, 16
@@ -321,7 +321,7 @@ class _Rack:
         if through is None:
             # Offloads of virtual time, whose packets the third argument bounds, do not cross machines.
             own_trunk = partial(shared_rate, timers=self._timers, super_packet_bytes=0, frame_bytes=self._frame_bytes)
-            division = TrunkDivision(
+            division = _TrunkDivision(
                 self._topology, datacenter.name, len(self.machines[datacenter.name]), self._timers, own_trunk
             )
             splits = division.splits(gateway.wan_ports)
@@ -351,7 +351,7 @@ class _Rack:
         low, high = sorted((datacenter.index, peer.index))
         return MachineLink(
             datacenter=peer.name,
-            interface=OWN_DATACENTER_INTERFACE if peer == datacenter else f"wan{peer.index}",
+            interface=_OWN_DATACENTER_INTERFACE if peer == datacenter else f"wan{peer.index}",
             mac=self._mac(machine, peer),
             vni=self._vni + low * len(self._topology.datacenters) + high,
             far=tuple(

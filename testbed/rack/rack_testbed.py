@@ -52,7 +52,7 @@ from wanbed.testbed.testbed import measured_trim_ns
 RACK = "rack"
 """The name of the substrate in manifests."""
 
-NOT_MEASURED = (
+_NOT_MEASURED = (
     "short transfers, both ways, shares of a trunk, bursts: one process has no sockets at both ends of a link"
 )
 
@@ -273,7 +273,7 @@ class RackTestbed:
             "gateways": {
                 plan.gateway.datacenter: name for name, plan in self._plans.items() if {*plan.senders} - {*plan.hosts}
             },
-            "not_measured": NOT_MEASURED,
+            "not_measured": _NOT_MEASURED,
         }
         hosts = {name: [*plan.hosts] for name, plan in self._plans.items()}
         split = {f"{each.source} to {each.destination}": each.machines for each in self.trunk_splits()}

@@ -47,7 +47,7 @@ class Loop(Protocol):
         """Watch a socket no more, before it is closed."""
 
 
-class RelayedConnection:
+class _RelayedConnection:
     """A connection over ``there``, with acknowledgements and the other direction over ``back``.
 
     ``windows`` are those of both directions. ``called`` is being connected. Both sockets are closed by this object.
@@ -298,7 +298,7 @@ class Relay:
         called.connect_ex(program)
         ways = self.lanes[source, destination], self.lanes[destination, source]
         across = self._config.topology.host(source).datacenter != self._config.topology.host(destination).datacenter
-        RelayedConnection(
+        _RelayedConnection(
             self,
             caller,
             called,

@@ -21,7 +21,7 @@ from wanbed.testbed.kernel.gateway_programming import GatewayProgrammer, host_in
 from wanbed.testbed.kernel.namespace import anonymous_namespace, open_netlink
 from wanbed.testbed.network.gateway_plan import GatewayPlan
 
-CONSOLE = "/dev/tty1"
+_CONSOLE = "/dev/tty1"
 PLAN_FILE = "gateways.json"
 _FILE_ATTEMPTS = 5
 """Attempts to write one answer: in a busy guest about one of 1000 files in the shared folder failed (EIO)."""
@@ -31,7 +31,7 @@ _POWER_OFF = 0x4321FEDC
 
 def main(folder: Path) -> None:
     """Build the gateways of the plan in ``folder``, report, and serve until ``stop`` or until the host disconnects."""
-    console = os.open(CONSOLE, os.O_RDWR | os.O_NOCTTY)
+    console = os.open(_CONSOLE, os.O_RDWR | os.O_NOCTTY)
     tty.setraw(console)
     answers = Answers(console, folder)
     try:

@@ -108,17 +108,17 @@ UNSHAPED = "unshaped"
 @contextmanager
 def unshaped_gateways(
     plan: GatewayPlan, network: GatewayNodes, marker: str, host_namespaces: Mapping[str, str]
-) -> Iterator["UnshapedKernel"]:
+) -> Iterator["_UnshapedKernel"]:
     """Connect every host to its gateway, and the gateways, as ``kernel_gateways`` does but without qdiscs.
 
     The topology's latencies, rates and impairments do not apply. No netem is needed.
     """
     with connected_programmer(plan, network, marker, host_namespaces) as programmer:
         programmer.connect()
-        yield UnshapedKernel(programmer)
+        yield _UnshapedKernel(programmer)
 
 
-class UnshapedKernel(HostKernel):
+class _UnshapedKernel(HostKernel):
     """The gateways of ``HostKernel`` without qdiscs."""
 
     def __init__(self, programmer: GatewayProgrammer) -> None:

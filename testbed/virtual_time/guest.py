@@ -61,7 +61,7 @@ _ANSWER = struct.Struct("=III")
 
 _MAGIC, _VERSION = 0xCAFEBABE, 2
 
-REGISTERS, CONTROL_ALT_DELETE = "sysrq p", "cad"
+_REGISTERS, _CONTROL_ALT_DELETE = "sysrq p", "cad"
 """Commands: report the running process; send SIGINT to the first process.
 
 ``sysrq t``, which would report all processes, crashes User-Mode Linux 6.1.
@@ -129,7 +129,7 @@ def run_inside(
     Raise MissingError if no guest can start, and GuestError for a guest that dies or that is stuck, as ``watch`` finds.
     """
     with (
-        running_guest(kernel, place, command) as guest,
+        _running_guest(kernel, place, command) as guest,
         guest.open(STANDARD_OUTPUT) as output,
         guest.open(STANDARD_ERROR) as error,
     ):
@@ -177,7 +177,7 @@ def namespaces() -> list[str]:
 
 
 @contextmanager
-def running_guest(kernel: VirtualKernel, place: GuestPlace, command: GuestCommand) -> Iterator["Guest"]:
+def _running_guest(kernel: VirtualKernel, place: GuestPlace, command: GuestCommand) -> Iterator["Guest"]:
     """Start a guest that runs a command; after the block everything inside is killed, and gone.
 
     Raise MissingError if no guest can start, and GuestError if it was killed before it began.
@@ -292,8 +292,8 @@ class Guest:
     def stuck(self, *, spins: bool) -> str:
         """Return one line that describes why the guest makes no progress, with the processes responsible."""
         console = Path(f"/proc/{self._process.pid}/root") / OUTSIDE_EXCHANGE.relative_to("/") / CONTROL
-        at_processor = _AT_PROCESSOR.search(send_command(console, REGISTERS, _ASKING_S) or "")
-        send_command(console, CONTROL_ALT_DELETE, _ASKING_S)
+        at_processor = _AT_PROCESSOR.search(send_command(console, _REGISTERS, _ASKING_S) or "")
+        send_command(console, _CONTROL_ALT_DELETE, _ASKING_S)
         deadline = time.monotonic() + _ASKING_S
         while not (text := self.read(PROCESSES)) and time.monotonic() < deadline:
             # The first process has real-time priority: nothing computes in its way once it has begun its list.

@@ -11,13 +11,13 @@ from wanbed.ground.errors import MissingError
 from wanbed.testbed.kernel.user_mode_linux import memory_for_guest
 
 _GIB = 2**30
-WANTED_MEMORY_BYTES, LEAST_MEMORY_BYTES = 6 * _GIB, _GIB
+_WANTED_MEMORY_BYTES, _LEAST_MEMORY_BYTES = 6 * _GIB, _GIB
 _LOOK_S = 0.1
 
 _LEAST_OPEN_FILES, _OPEN_FILES = 256, 16_384
 """A guest's kernel holds open every file that a process inside has open or mapped."""
 
-MAP_COUNT = Path("/proc/sys/vm/max_map_count")
+_MAP_COUNT = Path("/proc/sys/vm/max_map_count")
 WANTED_MAP_COUNT = 1_048_576
 """Each page of a process inside may need its own mapping outside: this is 4 GiB per process."""
 
@@ -65,10 +65,10 @@ def idle_ticks(stat: str) -> dict[int, int]:
 
 def memory_for_virtual_time() -> tuple[Path, int]:
     """Return the folder for a guest's memory, and its size in bytes. Raise MissingError if none has enough."""
-    return memory_for_guest("virtual time", WANTED_MEMORY_BYTES, LEAST_MEMORY_BYTES)
+    return memory_for_guest("virtual time", _WANTED_MEMORY_BYTES, _LEAST_MEMORY_BYTES)
 
 
-def map_count_advice(path: Path = MAP_COUNT) -> str | None:
+def map_count_advice(path: Path = _MAP_COUNT) -> str | None:
     """Return one line about this machine's limit on the memory of a process inside, and how root can raise it.
 
     Return None if the limit is high enough.
@@ -82,7 +82,7 @@ def map_count_advice(path: Path = MAP_COUNT) -> str | None:
     )
 
 
-def raise_map_count(path: Path = MAP_COUNT) -> None:
+def raise_map_count(path: Path = _MAP_COUNT) -> None:
     """Raise that limit to ``WANTED_MAP_COUNT`` if this user may (root), until the machine restarts."""
     if map_count_advice(path) is not None and os.access(path, os.W_OK):
         path.write_text(str(WANTED_MAP_COUNT))

@@ -28,13 +28,13 @@ from wanbed.testbed.virtual_time.kernel_cache import (
     write_record,
 )
 
-SOURCES = Path("/usr/src")
+_SOURCES = Path("/usr/src")
 
-SOURCE_PATTERN = "linux-source-*.tar.xz"
+_SOURCE_PATTERN = "linux-source-*.tar.xz"
 
-NEEDED_BYTES = 2 * 2**30
+_NEEDED_BYTES = 2 * 2**30
 
-CLOCK_SYMBOL = "time_travel_time"
+_CLOCK_SYMBOL = "time_travel_time"
 
 MACHINE_LACKS, FAILED = 5, 4
 
@@ -54,9 +54,9 @@ class BuildError(Exception):
     """The kernel could not be built; the message is one line with the cause and the log."""
 
 
-def find_source(folder: Path = SOURCES) -> Path:
+def find_source(folder: Path = _SOURCES) -> Path:
     """Return the archive of the newest kernel source that is installed. Raise MissingError if there is none."""
-    found = sorted(folder.glob(SOURCE_PATTERN), key=_source_version)
+    found = sorted(folder.glob(_SOURCE_PATTERN), key=_source_version)
     if not found:
         raise MissingError(f"no kernel source in {folder}: apt-get install linux-source")
     return found[-1]
@@ -67,7 +67,7 @@ def _source_version(archive: Path) -> tuple[int, ...]:
     return tuple(int(part) if part.isdigit() else 0 for part in version.split("."))
 
 
-def describe_source(archive: Path) -> str:
+def _describe_source(archive: Path) -> str:
     """Return the source's package and its version, or its size and time if the package manager does not know it."""
     package = archive.name.removesuffix(".tar.xz")
     state = archive.stat()
@@ -83,7 +83,7 @@ def build(archive: Path, root: Path) -> Path:
 
     Raise MissingError for a missing tool or too little disk space, BuildError if the build fails.
     """
-    source = describe_source(archive)
+    source = _describe_source(archive)
     folder = kernel_folder(source, root)
     root.mkdir(parents=True, exist_ok=True)
     with _alone(root / "lock"):
@@ -112,7 +112,7 @@ def _build_in(work: Path, archive: Path, source: str, folder: Path) -> None:
         _logged(log, "compiling", [*_MAKE, faster, f"--jobs={len(os.sched_getaffinity(0))}", PROGRAM], tree)
         release = _answer([*_MAKE, "--silent", "kernelrelease"], tree)
         symbols = [line.split() for line in _answer(["nm", PROGRAM], tree).splitlines()]
-        (clock_address,) = (int(words[0], 16) for words in symbols if words[-1] == CLOCK_SYMBOL)
+        (clock_address,) = (int(words[0], 16) for words in symbols if words[-1] == _CLOCK_SYMBOL)
         record = KernelRecord(release, source, configuration_hash(), clock_address)
         made = work / "made"
         made.mkdir()
@@ -146,9 +146,9 @@ def _check_machine(root: Path) -> None:
     if lacking:
         raise MissingError(f"{', '.join(lacking)} not installed: ./setup.sh virtual")
     free_bytes = shutil.disk_usage(root).free
-    if free_bytes < NEEDED_BYTES:
+    if free_bytes < _NEEDED_BYTES:
         raise MissingError(
-            f"{root}: building takes {NEEDED_BYTES >> 20} MiB for a while, {free_bytes >> 20} are free: make room, or "
+            f"{root}: building takes {_NEEDED_BYTES >> 20} MiB for a while, {free_bytes >> 20} are free: make room, or "
             "name another place in XDG_CACHE_HOME"
         )
 

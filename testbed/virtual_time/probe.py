@@ -15,7 +15,7 @@ _LIMIT_S = 20.0
 
 @dataclass(frozen=True)
 class VirtualTimeOffer:
-    """Whether virtual time works on this machine, and why or why not.
+    """The availability of virtual time on this machine, and the reason.
 
     ``kernel`` is the release of the kernel to boot and ``path`` its file, None if none is built. ``root_for`` lists
     what only root can do to enable or improve it, one line each; empty if nothing is missing.

@@ -3,6 +3,7 @@ from typing import Annotated, Literal
 import pytest
 from pydantic import Field, ValidationError
 
+from tests.support.refused import refused
 from wanbed.ground.strict_model import MOST_MISTAKES, InputError, LocatedError, StrictModel, parse_model, prefixed
 from wanbed.ground.units import DurationNs
 from wanbed.testbed.network.topology_spec import TopologySpec
@@ -19,9 +20,7 @@ class Room(StrictModel):
 
 
 def refusal(document: object) -> str:
-    with pytest.raises(InputError) as caught:
-        parse_model(Room, document, "room.yaml")
-    return str(caught.value)
+    return refused(lambda: parse_model(Room, document, "room.yaml"))
 
 
 def test_what_is_right_becomes_a_model() -> None:
@@ -99,10 +98,8 @@ class Door(StrictModel):
     ],
 )
 def test_a_wrong_value_is_shown_with_what_it_is_not(field: str, value: object, line: str) -> None:
-    with pytest.raises(InputError) as caught:
-        parse_model(Door, {field: value}, "door.yaml")
     place = "keys.0" if isinstance(value, list) else field
-    assert str(caught.value) == f"door.yaml: {place}: {line}"
+    assert refused(lambda: parse_model(Door, {field: value}, "door.yaml")) == f"door.yaml: {place}: {line}"
 
 
 def test_a_wrong_unit_is_refused_with_the_remedy() -> None:

@@ -7,6 +7,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.refused import refused
 from wanbed.ground.strict_model import InputError
 from wanbed.ground.yaml_document import MAX_DEPTH, MAX_FILE_BYTES, MAX_VALUES, parse_yaml, read_document
 
@@ -19,9 +20,7 @@ TREES = st.recursive(SCALARS, lambda below: st.lists(below, max_size=4) | st.dic
 
 
 def refusal(text: str) -> str:
-    with pytest.raises(InputError) as caught:
-        parse_yaml(text)
-    line = str(caught.value)
+    line = refused(lambda: parse_yaml(text))
     assert line.isprintable()
     return line
 
@@ -212,9 +211,7 @@ def test_a_file_is_a_mapping(tmp_path: Path) -> None:
 def test_a_file_that_holds_no_mapping_is_refused(tmp_path: Path, content: bytes, text: str) -> None:
     path = tmp_path / "exp.yaml"
     path.write_bytes(content)
-    with pytest.raises(InputError) as caught:
-        read_document(path)
-    assert str(caught.value).startswith(f"{path}: {text}")
+    assert refused(lambda: read_document(path)).startswith(f"{path}: {text}")
 
 
 def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:

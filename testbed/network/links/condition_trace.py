@@ -10,7 +10,7 @@ from wanbed.testbed.network.links.wan_link import Values
 MAX_TRACE_NS = 31 * 86_400 * 10**9
 """The latest time of a trace, 31 days."""
 
-LEAST_LOOPED_ROW_NS = 10**6
+_LEAST_LOOPED_ROW_NS = 10**6
 """The least mean time between rows of a trace that begins anew: a trial repeats them for as long as it lasts."""
 
 
@@ -58,9 +58,9 @@ class ConditionTrace:
             return None
         period_ns = self._looped_ns(loop)
         rows = len(self.within(period_ns))
-        if period_ns < rows * LEAST_LOOPED_ROW_NS:
-            least, each = format_duration(rows * LEAST_LOOPED_ROW_NS), format_duration(LEAST_LOOPED_ROW_NS)
-            most = max(period_ns // LEAST_LOOPED_ROW_NS, 1)
+        if period_ns < rows * _LEAST_LOOPED_ROW_NS:
+            least, each = format_duration(rows * _LEAST_LOOPED_ROW_NS), format_duration(_LEAST_LOOPED_ROW_NS)
+            most = max(period_ns // _LEAST_LOOPED_ROW_NS, 1)
             remedy = f"{least} or more" if rows == 1 else f"{least} or more, or at most {most} of the rows"
             raise self.fault(
                 self.rows[-1],

@@ -13,7 +13,7 @@ from wanbed.testbed.network.links.wan_link import MAX_CHANGES, LinkConditions, L
 from wanbed.testbed.network.topology_spec import WanSpec
 
 
-def event_timeline(
+def _event_timeline(
     events: Sequence[EventSpec], where: str, left_out: Collection[str] = ()
 ) -> list[tuple[int, dict[str, Any]]]:
     """Return the values that the events set from each time on, until the next; the times rise.
@@ -164,7 +164,7 @@ def course_by_levels(
         )
         sources.append(f"generated: {', '.join(name.replace('_', ' ') for name in spec.drawn)}")
     if events is not None:
-        timelines.append(event_timeline(events.value, f"{events.level.where}.events", events.hidden))
+        timelines.append(_event_timeline(events.value, f"{events.level.where}.events", events.hidden))
         sources.append("events")
     _check_loop(levels, periods, len(timelines))
     course = course_of(

@@ -83,7 +83,7 @@ def without_defaults(schema: dict[str, Any]) -> None:
 
 MAX_PATH_CHARACTERS = 4095
 
-MIN_WINDOW_NS = 10 * 10**6
+_MIN_WINDOW_NS = 10 * 10**6
 
 
 def _path(written: object) -> str:
@@ -102,8 +102,8 @@ FilePath = Annotated[
 
 
 def _check_window(window_ns: int) -> int:
-    if window_ns < MIN_WINDOW_NS:
-        raise ValueError(f"{format_duration(window_ns)} is below {format_duration(MIN_WINDOW_NS)}")
+    if window_ns < _MIN_WINDOW_NS:
+        raise ValueError(f"{format_duration(window_ns)} is below {format_duration(_MIN_WINDOW_NS)}")
     return window_ns
 
 
@@ -177,7 +177,7 @@ Loop = Annotated[
     PlainValidator(_loop, json_schema_input_type=bool | Annotated[str, WithJsonSchema(DURATION_SCHEMA)]),
     PlainSerializer(lambda loop: loop if isinstance(loop, bool) else format_duration(loop)),
 ]
-"""Whether a course begins anew, or its period in nanoseconds."""
+"""True or false as a course begins anew or not, or its period in nanoseconds."""
 
 
 class EventSpec(FiguresSpec):
@@ -224,7 +224,7 @@ class EventSpec(FiguresSpec):
         return {"for" if name == "lasts" else name: dumped[name] for name in dumped if name in self.model_fields_set}
 
 
-MIN_STEP_NS = 10 * 10**6
+_MIN_STEP_NS = 10 * 10**6
 
 
 def _positive(value: int | float) -> int | float:
@@ -326,8 +326,8 @@ class GenerateSpec(StrictModel):
     def _fits(self) -> Self:
         if not self.drawn:
             raise ValueError("nothing is drawn: give any of diurnal, markov, latency_steps and outages")
-        if self.step < MIN_STEP_NS:
-            raise ValueError(f"step: {format_duration(self.step)} is below {format_duration(MIN_STEP_NS)}")
+        if self.step < _MIN_STEP_NS:
+            raise ValueError(f"step: {format_duration(self.step)} is below {format_duration(_MIN_STEP_NS)}")
         if self.length < self.step:
             raise ValueError(f"length: {format_duration(self.length)} is shorter than a step: give more")
         if self.length // self.step > MAX_CHANGES:

@@ -33,7 +33,7 @@ class LinkConditions:
 
     @property
     def arrives(self) -> bool:
-        """Whether anything that is sent arrives at all."""
+        """False if nothing that is sent arrives."""
         return self.up and not any(each.if_all and value >= 1 for each, value in self.impairments.items())
 
     def with_values(self, values: Values) -> "LinkConditions":

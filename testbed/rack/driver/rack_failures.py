@@ -25,9 +25,9 @@ class RackFailures:
     def fail(self, hosts: Collection[str], ranks: Mapping[int, str], processes: Killable | None, at_ns: int) -> Applied:
         """Cut hosts off, then kill ``ranks``, which have their hosts, at a moment of this clock.
 
-        A rank that has no process any more is passed by. Return when it happened first, on the clock of that machine,
-        less what that was ahead when the trial began; now if there was nothing to fail. Raise MachineLostError if a
-        machine has gone.
+        A rank that has no process any more is passed by. Return the first moment at which it happened, by the clock of
+        its machine less that clock's lead when the trial began; now if there was nothing to fail. Raise
+        MachineLostError if a machine has gone.
         """
         cut: dict[str, list[str]] = defaultdict(list)
         killed: dict[str, list[int]] = defaultdict(list)

@@ -100,7 +100,7 @@ class RackGate:
 
     @property
     def is_complete(self) -> bool:
-        """Whether all have come."""
+        """True if all have come."""
         return not self._missing
 
     def look(self) -> None:

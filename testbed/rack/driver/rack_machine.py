@@ -78,7 +78,7 @@ _OUTPUT_LOOK_S = 0.02
 """The time between two looks at what a program has printed."""
 
 
-class ProcessCalls(Protocol):
+class _ProcessCalls(Protocol):
     """The part of its machine that a process needs."""
 
     def output(self, number: int, offset: int) -> bytes:
@@ -91,7 +91,7 @@ class ProcessCalls(Protocol):
 class RemoteProcess:
     """A process by its ``number`` on its machine; the machine says when it has ended."""
 
-    def __init__(self, number: int, calls: ProcessCalls) -> None:
+    def __init__(self, number: int, calls: _ProcessCalls) -> None:
         self.pid = number
         self.returncode: int | None = None
         self.ended_ns: int | None = None
@@ -173,7 +173,7 @@ class RemoteProgram(RemoteProcess):
         return self._calls.output(self.pid, 0).decode(errors="replace"), None
 
 
-Ending = Callable[[int], None]
+_Ending = Callable[[int], None]
 """Called when a process has ended, with its exit status, before anybody else learns of it."""
 
 _CLOCK_INTERVAL_S = 1.0
@@ -186,7 +186,7 @@ _LOOK_S = 0.25
 
 Process = TypeVar("Process", bound=RemoteProcess)
 
-OnLoss = Callable[["RackMachine", MachineLostError], None]
+_OnLoss = Callable[["RackMachine", MachineLostError], None]
 """Called once with a machine that has gone, and why."""
 
 
@@ -197,7 +197,9 @@ class RackMachine:
     MachineLostError, and ``on_loss`` is called.
     """
 
-    def __init__(self, handle: MachineHandle, lease: LeaseFacts, on_loss: OnLoss = lambda machine, fault: None) -> None:
+    def __init__(
+        self, handle: MachineHandle, lease: LeaseFacts, on_loss: _OnLoss = lambda machine, fault: None
+    ) -> None:
         self.name = handle.name
         self.lease = lease
         self._handle = handle
@@ -211,7 +213,7 @@ class RackMachine:
         self._has_gone = False
         self._taking_down: Pending | None = None
         self._losing = threading.Lock()
-        self._running: dict[int, tuple[RemoteProcess, Ending]] = {}
+        self._running: dict[int, tuple[RemoteProcess, _Ending]] = {}
         self._closing, self._pulse_closing, self._changed = threading.Event(), threading.Event(), threading.Condition()
         self._pulse_thread, *self._threads = [
             threading.Thread(target=self._follow, args=(step, end), name=f"{what} of {self.name}", daemon=True)
@@ -269,7 +271,7 @@ class RackMachine:
         return _Followed(self, self._handle.start_call(method, *arguments))
 
     def start(
-        self, host: str, program: ProgramOrder, made: Callable[[int], Process], ending: Ending = lambda _: None
+        self, host: str, program: ProgramOrder, made: Callable[[int], Process], ending: _Ending = lambda _: None
     ) -> Process:
         """Start a program; ``made`` makes the process of its number. ``ending`` is called when it has ended."""
         number = self.call("start", host, program)

@@ -8,7 +8,7 @@ from wanbed.testbed.hosts.ping import PingResult, Spawn, ping
 from wanbed.testbed.kernel.tcp import TcpStates
 from wanbed.testbed.network.tcp_settings import TcpSettings
 
-CallAll = Callable[..., list[Any]]
+_CallAll = Callable[..., list[Any]]
 """Calls a method of every machine at the same time and returns what each returned."""
 
 
@@ -18,7 +18,7 @@ class RackStacks:
     modelled = False
     opens_sockets = False
 
-    def __init__(self, call_all: CallAll, spawn: Spawn) -> None:
+    def __init__(self, call_all: _CallAll, spawn: Spawn) -> None:
         self._call_all = call_all
         self._spawn = spawn
 
@@ -55,7 +55,7 @@ class RackStacks:
 
 
 class _RackTcpStates:
-    def __init__(self, call_all: CallAll) -> None:
+    def __init__(self, call_all: _CallAll) -> None:
         self._call_all = call_all
 
     def read(self) -> list[memoryview]:

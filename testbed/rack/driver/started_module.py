@@ -23,7 +23,7 @@ EPOCH, PARENT = "epoch_ns", "parent_pid"
 COMMAND, ENVIRONMENT = "command", "environment"
 """Fields of a user's program: its words, and variables. No file that they name goes along."""
 
-INPUTS = "inputs"
+_INPUTS = "inputs"
 """The folder, below the lease's, of files that a configuration names and that the driver has elsewhere."""
 
 
@@ -102,7 +102,7 @@ class Translation:
 
 def input_path(path: Path) -> str:
     """Return where a file of the driver is below the lease's folder."""
-    return f"{INPUTS}/{sha256(str(path).encode()).hexdigest()[:12]}-{path.name}"
+    return f"{_INPUTS}/{sha256(str(path).encode()).hexdigest()[:12]}-{path.name}"
 
 
 def start_module_on(

@@ -67,14 +67,14 @@ class OverlayDevice:
     routes: frozenset[str]
 
 
-def make_link(own: Any, gateway: Any, namespace: str, plan: MachinePlan, link: MachineLink) -> None:
+def _make_link(own: Any, gateway: Any, namespace: str, plan: MachinePlan, link: MachineLink) -> None:
     """Create one device and all its entries. ``own`` and ``gateway`` are netlink sockets in both namespaces.
 
     In ``own`` is what the devices ride on: the card, or the tunnel if there is one.
 
     Raise MissingError if the kernel has no VXLAN, SubstrateError if it refuses this one.
     """
-    card = card_index(own, plan)
+    card = _card_index(own, plan)
     deadline_s = time.monotonic() + _REMOVAL_S
     while not _added(own, namespace, plan, link, card):
         if time.monotonic() > deadline_s:
@@ -116,7 +116,7 @@ def _added(own: Any, namespace: str, plan: MachinePlan, link: MachineLink, card:
     return True
 
 
-def card_index(own: Any, plan: MachinePlan) -> int:
+def _card_index(own: Any, plan: MachinePlan) -> int:
     """Return the index of the machine's card or tunnel. Raise SubstrateError if it has no interface of that name."""
     try:
         return link_index(own, plan.carrying_interface)
@@ -132,8 +132,8 @@ def _refusal(fault: NetlinkError, plan: MachinePlan) -> Exception:
     return SubstrateError(f"{where}: no {VXLAN} device on {plan.carrying_interface}: {reason}")
 
 
-def planned_state(plan: MachinePlan, link: MachineLink, card: int) -> OverlayDevice:
-    """Return the state that the kernel must have after ``make_link``."""
+def _planned_state(plan: MachinePlan, link: MachineLink, card: int) -> OverlayDevice:
+    """Return the state that the kernel must have after ``_make_link``."""
     hosts = [(address, far.mac) for far in link.far for address in far.host_addresses]
     return OverlayDevice(
         kind=VXLAN,
@@ -147,7 +147,7 @@ def planned_state(plan: MachinePlan, link: MachineLink, card: int) -> OverlayDev
     )
 
 
-def read_state(gateway: Any, interface: str) -> OverlayDevice:
+def _read_state(gateway: Any, interface: str) -> OverlayDevice:
     """Read a VXLAN device from the kernel. Raise LookupError if there is none of that name."""
     index = link_index(gateway, interface)
     (message,) = gateway.get_links(index)
@@ -182,7 +182,7 @@ OWN_NAMESPACE = "/proc/thread-self/ns/net"
 _LOOPBACK_INDEX = 1
 
 
-class MachineProgrammer:
+class _MachineProgrammer:
     """Program the gateway in ``namespace``, with devices that ride on the card in this process's namespace.
 
     A plan with a tunnel finds that in ``namespace`` already, and the devices ride on it.
@@ -236,12 +236,12 @@ class MachineProgrammer:
         own = open_netlink(self._namespace if self.plan.tunnel_address else OWN_NAMESPACE)
         try:
             for link in self.plan.links:
-                make_link(own, self._netlink, self._namespace, self.plan, link)
-            card = card_index(own, self.plan)
+                _make_link(own, self._netlink, self._namespace, self.plan, link)
+            card = _card_index(own, self.plan)
         finally:
             own.close()
         for link in self.plan.links:
-            configured, held = planned_state(self.plan, link, card), read_state(self._netlink, link.interface)
+            configured, held = _planned_state(self.plan, link, card), _read_state(self._netlink, link.interface)
             if held != configured:
                 raise self._difference(link.interface, configured, held)
 
@@ -332,7 +332,7 @@ class MachineNetwork:
             self._make_host_links(node.namespace, host_namespaces)
             if plan.tunnel_address:
                 ending.callback(WireGuardTunnel(plan, node.namespace, marker, private_key).close)
-            self._programmer = MachineProgrammer(plan, node.namespace)
+            self._programmer = _MachineProgrammer(plan, node.namespace)
             ending.callback(self._programmer.close)
             if shaped:
                 self._programmer.program()

@@ -15,7 +15,7 @@ from wanbed.testbed.rights import hosts_allowed
 from wanbed.testbed.substrate.probe import probe_kernel
 
 
-def lacking_overlays() -> dict[str, str]:
+def _lacking_overlays() -> dict[str, str]:
     """Return why an overlay cannot be made here, with the remedy; overlays that can be made are not in it."""
     try:
         namespace = anonymous_namespace()
@@ -54,7 +54,7 @@ def survey_machine(address: str | None) -> dict[str, Any]:
     ``address`` is that of its card. Of what carries packets between machines, only VXLAN is missed: it is the default.
     """
     facts = read_machine_facts(address)
-    lacking, lacking_programs = lacking_overlays(), missing_programs()
+    lacking, lacking_programs = _lacking_overlays(), missing_programs()
     missing = [*facts.missing, *([lacking[VXLAN]] if VXLAN in lacking else [])]
     if facts.card is None:
         missing.append(f"no interface has the address {address}: give `ray start` --node-ip-address that of the card")
@@ -65,4 +65,4 @@ def survey_machine(address: str | None) -> dict[str, Any]:
         **{kind: kind not in lacking for kind in HEADER_BYTES},
         **{program: program not in lacking_programs for program in HOST_PROGRAMS},
     }
-    return {**facts.document(), "can": can, "missing": missing, "lacking_overlays": lacking}
+    return {**facts.document(), "can": can, "missing": missing, "_lacking_overlays": lacking}

@@ -147,7 +147,7 @@ def _netlink(namespace: str) -> Iterator[Any]:
         netlink.close()
 
 
-TUNNEL_PROGRAMS = {"wireguard-go": "wireguard-go", "wg": "wireguard-tools"}
+_TUNNEL_PROGRAMS = {"wireguard-go": "wireguard-go", "wg": "wireguard-tools"}
 """The programs that a machine needs for an encrypted overlay, and the Debian package of each."""
 
 
@@ -162,7 +162,7 @@ class KeyPair:
 def missing_for_tunnel() -> str | None:
     """Return what of an encrypted overlay this machine lacks, with the remedy; None if it lacks nothing."""
     path = system_path()
-    lacking = {name: package for name, package in TUNNEL_PROGRAMS.items() if shutil.which(name, path=path) is None}
+    lacking = {name: package for name, package in _TUNNEL_PROGRAMS.items() if shutil.which(name, path=path) is None}
     if not lacking:
         return None if TAP_DEVICE.exists() else f"no {TAP_DEVICE} for wireguard: modprobe tun"
     return f"no {' and no '.join(lacking)} for wireguard: apt install {' '.join(lacking.values())}"

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wanbed.ground.strict_model import InputError, parse_model
+from tests.support.refused import refused
+from wanbed.ground.strict_model import parse_model
 from wanbed.netem_profiles.traces import csv_trace
 from wanbed.testbed.network.links.wan_link import LinkCourse
 from wanbed.testbed.network.topology import Topology, resolve_topology
@@ -42,9 +43,7 @@ def rates(found: LinkCourse, *times_s: float) -> list[float]:
 
 
 def refusal(**given: Any) -> str:
-    with pytest.raises(InputError) as caught:
-        resolved(**given)
-    return str(caught.value)
+    return refused(lambda: resolved(**given))
 
 
 def test_an_event_ends_with_its_time_and_one_without_lasts() -> None:

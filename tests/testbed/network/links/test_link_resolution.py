@@ -2,8 +2,9 @@ from typing import Any
 
 import pytest
 
+from tests.support.refused import refused
 from wanbed.ground.impairments import Impairments
-from wanbed.ground.strict_model import InputError, parse_model
+from wanbed.ground.strict_model import parse_model
 from wanbed.testbed.network.links.wan_link import LinkConditions
 from wanbed.testbed.network.topology import Topology, resolve_topology
 from wanbed.testbed.network.topology_spec import TopologySpec
@@ -25,9 +26,7 @@ def resolved(**topology: Any) -> Topology:
 
 
 def refusal(**topology: Any) -> str:
-    with pytest.raises(InputError) as caught:
-        resolved(**topology)
-    return str(caught.value)
+    return refused(lambda: resolved(**topology))
 
 
 def test_a_scale_multiplies_latency_and_both_rates_of_every_link_of_a_preset() -> None:
@@ -62,9 +61,8 @@ def test_a_scale_of_zero_takes_the_distance_away() -> None:
 )
 def test_a_scale_is_a_number_within_bounds(topology: dict[str, Any], text: str) -> None:
     document = {"topology": {"datacenters": [{"name": "east", "hosts": 1}], **topology}}
-    with pytest.raises(InputError) as caught:
-        parse_model(TopologySpec, document["topology"], "file")
-    assert f"topology.{str(caught.value).removeprefix('file: ')}" == text
+    line = refused(lambda: parse_model(TopologySpec, document["topology"], "file"))
+    assert f"topology.{line.removeprefix('file: ')}" == text
 
 
 @pytest.mark.parametrize(

@@ -26,16 +26,16 @@ class Written(StrictModel):
     loop: Loop = False
 
 
-def link_of(**given: Any) -> Written:
+def written_link(**given: Any) -> Written:
     return parse_model(Written, given, "wan")
 
 
-def refusal_of_link(**given: Any) -> str:
-    return refused(lambda: link_of(**given))
+def refusal_of_written_link(**given: Any) -> str:
+    return refused(lambda: written_link(**given))
 
 
 def trace(written: object) -> TraceSpec:
-    found = link_of(trace=written).trace
+    found = written_link(trace=written).trace
     assert found is not None
     return found
 
@@ -43,7 +43,7 @@ def trace(written: object) -> TraceSpec:
 def test_a_path_stands_for_a_csv_file() -> None:
     assert trace("drift.csv") == trace({"csv": "drift.csv"})
     assert (trace("drift.csv").file, trace("drift.csv").key) == ("drift.csv", "drift.csv")
-    assert link_of(trace="drift.csv").model_dump()["trace"] == "drift.csv"
+    assert written_link(trace="drift.csv").model_dump()["trace"] == "drift.csv"
 
 
 def test_a_mahimahi_trace_has_a_window_of_100_ms_unless_it_is_given() -> None:
@@ -53,37 +53,37 @@ def test_a_mahimahi_trace_has_a_window_of_100_ms_unless_it_is_given() -> None:
     assert given.key != default.key
     assert given.model_dump() == {"mahimahi": "a.down", "window": "10ms"}
     assert trace(given.model_dump()) == given
-    assert "9ms is below 10ms" in refusal_of_link(trace={"mahimahi": "a.down", "window": "9ms"})
+    assert "9ms is below 10ms" in refusal_of_written_link(trace={"mahimahi": "a.down", "window": "9ms"})
 
 
 @pytest.mark.parametrize("written", [{}, {"csv": "a.csv", "mahimahi": "b"}])
 def test_a_trace_is_one_file(written: object) -> None:
-    assert "give either the path of a CSV file or mahimahi" in refusal_of_link(trace=written)
+    assert "give either the path of a CSV file or mahimahi" in refusal_of_written_link(trace=written)
 
 
 def test_a_window_goes_with_mahimahi_only() -> None:
-    assert "window goes with mahimahi" in refusal_of_link(trace={"csv": "a.csv", "window": "100ms"})
+    assert "window goes with mahimahi" in refusal_of_written_link(trace={"csv": "a.csv", "window": "100ms"})
 
 
 def test_a_path_has_up_to_4095_characters_that_can_be_seen() -> None:
     longest = "a" * MAX_PATH_CHARACTERS
     assert trace(longest).file == longest
     assert trace({"mahimahi": " a "}).file == " a "
-    assert "more than 4095 characters" in refusal_of_link(trace=longest + "a")
+    assert "more than 4095 characters" in refusal_of_written_link(trace=longest + "a")
     for written in ("", " ", "a\nb", "a\x00"):
-        assert "is no path" in refusal_of_link(trace=written)
-        assert "is no path" in refusal_of_link(trace={"mahimahi": written})
-    assert "is no path" in refusal_of_link(trace={"csv": 3})
-    assert "is no trace" in refusal_of_link(trace=3)
+        assert "is no path" in refusal_of_written_link(trace=written)
+        assert "is no path" in refusal_of_written_link(trace={"mahimahi": written})
+    assert "is no path" in refusal_of_written_link(trace={"csv": 3})
+    assert "is no trace" in refusal_of_written_link(trace=3)
 
 
 def test_a_loop_is_a_yes_or_no_or_a_period() -> None:
     for written, loop in ((False, False), (True, True), ("90s", 90 * 10**9), ("1ms", MS)):
-        found = link_of(loop=written)
+        found = written_link(loop=written)
         assert (found.loop, type(found.loop)) == (loop, type(loop))
         assert found.model_dump()["loop"] == written
-    assert "is no period" in refusal_of_link(loop="0s")
-    assert "loop" in refusal_of_link(loop="never")
+    assert "is no period" in refusal_of_written_link(loop="0s")
+    assert "loop" in refusal_of_written_link(loop="never")
 
 
 def event(**given: Any) -> EventSpec:

@@ -279,7 +279,9 @@ def run_ranks(
             RankEnd(plan.rank, status, ranks.ended_ns(number), ranks.stderr_tail(number))
             for number, (plan, status) in enumerate(zip(plans, ranks.statuses(), strict=True))
         ]
-        raise RanksFailedError(_cause(plans[failed], ends[failed]), ends)
+        first, status = plans[failed], ends[failed].status
+        silent = f"rank {first.rank} on {first.host} ended with status {status} and without a word"
+        raise RanksFailedError(ends[failed].line or silent, ends)
 
 
 def _start(testbed: RunningTestbed, program: str, plan: RankPlan, path: Path) -> Start:
@@ -327,7 +329,3 @@ class _HitRanks:
             for number in running:
                 if not self.faults.has_joined(number):
                     self.kill(number)
-
-
-def _cause(plan: RankPlan, end: RankEnd) -> str:
-    return end.line or f"rank {plan.rank} on {plan.host} ended with status {end.status} and without a word"

@@ -283,14 +283,10 @@ def _tcp(
 
 
 def _path_bps(transport: TransportSpec, path: _Path) -> float:
-    return min(_goodput_bps(transport, path.wire_bps), _window_bps(transport, path.rtt_ns))
-
-
-def _goodput_bps(transport: TransportSpec, wire_bps: float) -> float:
-    return wire_bps if transport.model == "ideal" else tcp_goodput_bps(wire_bps)
-
-
-def _window_bps(transport: TransportSpec, rtt_ns: int) -> float:
-    if transport.model == "ideal" or transport.connections == "auto":
-        return inf
-    return transport.connections * window_bps(transport, rtt_ns)
+    """Return the rate of a path for payload: that of its line or of its windows. An ideal transport has the line's."""
+    if transport.model == "ideal":
+        return path.wire_bps
+    goodput_bps = tcp_goodput_bps(path.wire_bps)
+    if transport.connections == "auto":
+        return goodput_bps
+    return min(goodput_bps, transport.connections * window_bps(transport, path.rtt_ns))

@@ -80,7 +80,9 @@ def measured_times(path: Path, variant: str, values: Mapping[str, str]) -> Measu
     try:
         manifest = read_manifest(path)
         trials = _chosen(path, read_trials(path, manifest), variant, values)
-        times = _read(tuple((trial.folder, trial.id, _warmup(trial)) for trial in trials))
+        times = _read(
+            tuple((trial.folder, trial.id, int(trial.facts.get("warmup_iterations") or 0)) for trial in trials)
+        )
     except (RunError, OSError) as fault:
         raise InputError(f"{FIELD}: {fault}") from None
     first = trials[0]
@@ -123,10 +125,6 @@ def _chosen(
             "the variant like one of them"
         )
     return [trial for trial in of_point if len(names) == 1 or trial.variant == variant]
-
-
-def _warmup(trial: "StoredTrial") -> int:
-    return int(trial.facts.get("warmup_iterations") or 0)
 
 
 Ranks = dict[tuple[int, int], dict[str, tuple[int, ...]]]

@@ -91,11 +91,6 @@ def _job_topologies(jobs: Sequence[JobSpec], topology: Topology) -> tuple[Topolo
 _MAX_COMBINATIONS = 100
 
 
-def _name_beside(own: str, others: Sequence[str]) -> str:
-    """Return the name of a variant while those of other jobs run."""
-    return f"{own} beside {list_text(list(others))}"
-
-
 def _variants_at_once(jobs: Sequence[JobSpec], alone: Sequence[PipelineVariant]) -> tuple[PipelineVariant, ...]:
     """Return each variant once more for every combination of one variant of each job, beside the others.
 
@@ -114,7 +109,7 @@ def _variants_at_once(jobs: Sequence[JobSpec], alone: Sequence[PipelineVariant])
         members = [by_name[name] for name in names]
         for position, variant in enumerate(members):
             others = tuple(members[:position] + members[position + 1 :])
-            name = _name_beside(variant.name, [other.name for other in others])
+            name = f"{variant.name} beside {list_text([other.name for other in others])}"
             if len(name) > MAX_NAME_LENGTH:
                 raise InputError(f"jobs: {name!r} is longer than the {MAX_NAME_LENGTH} characters of a name: shorten")
             if name in by_name:

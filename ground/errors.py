@@ -51,11 +51,8 @@ def shown(value: object) -> str:
 
 _OTHER_WORDS = {"bandwidth": "rate", "bw": "rate", "delay": "latency", "drop": "loss", "rtt": "latency"}
 """Words of other tools, and the names that a file of ours has for the same."""
-
 _NOTES = {"rtt": " It is one way: half of an RTT"}
-
 _LETTERS_PER_EDIT = 4
-
 _MOST_EDITS = 2
 
 

@@ -14,29 +14,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _NETLINK_SOCK_DIAG = 4
-
 _SOCK_DIAG_BY_FAMILY = 20
-
 _REQUEST_FLAG = 1
-
 _LISTEN = 10
-
 _HEADER = struct.Struct("=IHHII")
-
 _FAMILIES = struct.Struct("=BBBxI")
-
 _ENDS = struct.Struct(">HH4s12x4s12x")
-
 _NO_INTERFACE_NOR_COOKIE = struct.pack("=III", 0, 0xFFFFFFFF, 0xFFFFFFFF)
-
 _FOUND = struct.Struct(">4xH2x4s")
-
 _UID = struct.Struct("=I")
-
 _UID_OFFSET = 64
-
 _RECEIVE_BYTES = 4096
-
 _PROC = Path("/proc/net")
 
 ANY_ADDRESS = socket.inet_ntoa(bytes(4))
@@ -135,7 +123,6 @@ def _socket_entry(own: tuple[str, int], other: tuple[str, int], states: int) -> 
 
 
 _ALL_STATES = 0xFFFFFFFF
-
 _LOOPBACK = "127."
 
 _STATE_OFFSET = 1

@@ -11,10 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 
 _ID_MAP = Path("/proc/self/uid_map")
-
 _PASSED_OVER = "WANBED_PASSED_OVER"
 """The paths that this command, or one that started it, has named on standard error as passed over."""
-
 _MOST_LINKS = 40
 
 

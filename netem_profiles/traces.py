@@ -91,14 +91,11 @@ def _not_utf8(content: bytes) -> int | None:
 
 
 TIME = "t_s"
-
 UP = "up"
-
 _MAX_ROWS_BYTES = 1000
 """The longest row."""
 
 _SECONDS = re.compile(r"\d{1,20}(\.\d{1,20})?", re.ASCII)
-
 _UP = {"true": True, "1": True, "false": False, "0": False}
 
 
@@ -114,7 +111,6 @@ def _is_up(text: str) -> bool:
 
 
 _DURATIONS = {"latency", *(each.name for each in IMPAIRMENTS if each.is_duration)}
-
 _RATES = {"rate", "node_pair_rate"}
 
 
@@ -250,11 +246,9 @@ def _value(parse: Callable[[str], Any], column: str, cell: str, where: str) -> A
 
 
 PACKET_BITS = 1500 * 8
-
 MAX_LINES = 1_000_000
 
 _MILLISECONDS = re.compile(r"\d{1,15}", re.ASCII)
-
 _MS = 10**6
 
 

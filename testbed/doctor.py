@@ -46,15 +46,10 @@ _TIERS = {
 """The tiers in which links are emulated in real time: by substrate, and whether in a user namespace."""
 
 _MODELLED = "TCP is modelled, and only if asked for with --substrate relay; no programs of your own"
-
 _RELAY_AND_VIRTUAL = Tier("the relay, virtual time and simulation", _MODELLED)
-
 _RELAY_ONLY = Tier("the relay and simulation", _MODELLED)
-
 VIRTUAL = Tier("virtual time and simulation", "no network in real time: no programs of your own, no GPUs")
-
 _NO_WAN = Tier("hosts without a WAN, and simulation", "no link has a delay, a rate or a loss")
-
 _SIMULATION = Tier("simulation", "nothing is emulated")
 
 
@@ -90,7 +85,6 @@ def rights_lacking(offers: Sequence[Offer], allowed: HostsAllowed, device: Guest
 
 
 WITHOUT_NETEM = "no WAN can be emulated with real TCP here; `wanbed simulate` and `wanbed profile` need none"
-
 WITHOUT_WAN = ", and `wanbed exec --no-wan` runs a program on hosts that nothing delays"
 """Notes on a machine without netem: the commands that still work, and those where netem alone is missing."""
 

@@ -31,7 +31,6 @@ def large_buffers_allowed() -> bool:
 
 
 UNMAPPED = -1
-
 _ID_MAP = Path("/proc/self/uid_map")
 
 
@@ -59,18 +58,14 @@ It takes a network namespace too: a process can return only to one that belongs 
 """
 
 _AS_ROOT = "run as root, or with sudo"
-
 _WITH_CAPABILITIES = "give the container the capabilities SYS_ADMIN and NET_ADMIN, or run as a user other than root"
-
 _IN_CONTAINERS = "in a container a seccomp profile that allows unshare (docker run --security-opt seccomp=unconfined)"
-
 _SYSCTLS = {
     "kernel.unprivileged_userns_clone": ("0", "1"),
     "kernel.apparmor_restrict_unprivileged_userns": ("1", "0"),
     "user.max_user_namespaces": ("0", "10000"),
 }
 """Sysctls that may forbid user namespaces, each with the value that does and one that does not."""
-
 _TRIAL_LIMIT_S = 20.0
 
 

@@ -25,11 +25,8 @@ PURE = "WANBED_PURE"
 """The environment variable that has the sources run, unless it is empty or 0."""
 
 REMEDY = "wanbed compile"
-
 RECORD = "core.json"
-
 GROUP_SUFFIX = f"__mypyc{EXTENSION_SUFFIXES[0]}"
-
 _NAME = "compiled-core"
 
 

@@ -18,9 +18,7 @@ from wanbed.testbed.claims.registry import STATE_ROOT, Claim, abandoned_drafts, 
 from wanbed.testbed.rights import in_user_namespace
 
 _DEADLINE_S = 10.0
-
 _EMPTY_LOOKS = 2
-
 _LOOK_INTERVAL_S = 0.02
 
 

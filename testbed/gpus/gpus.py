@@ -15,7 +15,6 @@ from typing import Any, Protocol
 from wanbed.testbed.gpus.nvml import Nvml, NvmlError, NvmlReading, open_nvml
 
 NVIDIA_DRIVER = Path("/proc/driver/nvidia")
-
 DEVICES = Path("/dev")
 
 
@@ -106,13 +105,9 @@ def _version(file: Path) -> str | None:
 
 
 _PIPE_DIRECTORY = "CUDA_MPS_PIPE_DIRECTORY"
-
 _THREAD_PERCENTAGE = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
-
 _DEFAULT_DIRECTORY = "/tmp/nvidia-mps"  # noqa: S108 - where CUDA itself looks
-
 _CONTROL_PROGRAM = "nvidia-cuda-mps-control"
-
 _COMM_CHARACTERS = 15
 
 
@@ -152,7 +147,6 @@ def _runs(processes: Path) -> bool:
 
 
 GpuReadings = list[tuple[str, NvmlReading]]
-
 """The UUID of each GPU and its NVML reading."""
 
 

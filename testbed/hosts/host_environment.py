@@ -14,7 +14,6 @@ from pathlib import Path
 from wanbed.module_process import RUN_MODULE
 
 _HOSTS, _RESOLVER = "hosts", "resolv.conf"
-
 _REFUSING = "nameserver 127.0.0.1\noptions attempts:1 timeout:1\n"
 
 

@@ -39,16 +39,11 @@ from wanbed.testbed.network.gateway_plan import (
 )
 
 _HEADER = struct.Struct("=IHHII")
-
 _ERROR = struct.Struct("=i")
-
 _NLM_F_REQUEST, _NLM_F_ACK = 0x1, 0x4
-
 _NLMSG_ERROR = 2
-
 _BATCH_BYTES = 128 * 1024
 """The most bytes for one system call, within the default limit of a socket's buffer."""
-
 _RECEIVE_BYTES = 64 * 1024
 
 
@@ -124,17 +119,11 @@ def _encoded(batch: Sequence[tuple[int, bytes]], sequence: int) -> bytes:
 
 
 _TCMSG = struct.Struct("=BxxxiIII")
-
 _ATTRIBUTE = struct.Struct("=HH")
-
 _HEADER_BYTES = 16
-
 _MAJOR = HTB_MAJOR << 16
-
 _TCA_KIND, _TCA_OPTIONS = 1, 2
-
 _QOPT_BYTES = 24
-
 _TCA_NETEM_PRNG_SEED = 14
 """Newer kernels tell the seed of each leaf's random numbers, which nobody has configured."""
 

@@ -22,12 +22,9 @@ from wanbed.testbed.kernel.inside import in_virtual_time
 from wanbed.testbed.network.gateway_plan import PortState
 
 _PR_SET_TIMERSLACK, _SLACK_NS = 29, 1
-
 _SWITCH_S = 0.0005
 """The time for which another thread of this process may compute before the punctual one goes on."""
-
 _EARLY_NS = 1_000_000
-
 _PRIORITY = 1
 """The lowest real-time priority: above all that have none."""
 

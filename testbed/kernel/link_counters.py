@@ -17,17 +17,12 @@ from wanbed.testbed.kernel.port_shape import TRUNK_CLASS
 from wanbed.testbed.network.gateway_plan import WanPort, pair_class
 
 RTM_GETQDISC, RTM_GETTCLASS = 38, 42
-
 _TCA_KIND, _TCA_STATS2 = 1, 7
-
 _TCA_STATS_BASIC, _TCA_STATS_QUEUE, _TCA_STATS_PKT64 = 1, 3, 8
 
 _TCMSG = struct.Struct("=BxxxiIII")
-
 _BASIC = struct.Struct("=QI")
-
 _QUEUE = struct.Struct("=III")
-
 _PACKETS = struct.Struct("=Q")
 
 

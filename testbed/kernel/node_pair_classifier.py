@@ -19,21 +19,15 @@ from wanbed.testbed.network.gateway_plan import FIRST_PAIR_CLASS
 
 _NETWORK_HEADER = 0xFFF00000
 """SKF_NET_OFF: offsets are relative to the IP header."""
-
 _SOURCE, _DESTINATION = 12, 16
 
 _LD_WORD_ABS, _LD_HALF_ABS, _LD_BYTE_ABS = 0x20, 0x28, 0x30
-
 _JEQ, _JGE = 0x15, 0x35
-
 _AND, _SUB, _ADD, _MUL, _ADD_X, _OR = 0x54, 0x14, 0x04, 0x24, 0x0C, 0x44
-
 _TAX, _RET_A, _RET_K = 0x07, 0x16, 0x06
-
 _NO_MATCH = 0
 
 HTB_MAJOR = 1
-
 INTRA_CLASS = 0x10
 
 _ETH_P_IP = 0x0800

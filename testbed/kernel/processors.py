@@ -15,10 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _STAT = Path("/proc/stat")
-
 _IDLE_FIELDS = (3, 4)
 """Fields of the ``cpu`` line: idle, and waiting for disks."""
-
 _PARENT_FIELD, _CPU_TIME_FIELDS = 1, (11, 12, 13, 14)
 """Fields of a process's ``stat`` after its name: user and system time, of itself and of the children it has reaped."""
 
@@ -88,7 +86,6 @@ def _process_tree_ticks(pid: int) -> dict[int, int]:
 
 
 _DEVICE = Path("/dev/cpu_dma_latency")
-
 _AT_ONCE_US = 0
 
 

@@ -120,7 +120,6 @@ ORDER_KEEPING_RATE_BYTES_PER_S = 10**15
 """Above any configurable rate, so that it limits nothing. netem keeps packets in order only if a rate is set."""
 
 _PROBABILITY_ONE = 2**32 - 1
-
 _UINT32_MAX = 2**32 - 1
 
 

@@ -16,11 +16,8 @@ from wanbed.ground.socket_owner import TcpListener, found_listener, listeners_in
 from wanbed.testbed.kernel.netlink_dump import NetlinkDump, split_attributes
 
 _NETLINK_SOCK_DIAG = 4
-
 _SOCK_DIAG_BY_FAMILY = 20
-
 _INET_DIAG_INFO, _INET_DIAG_CONG = 2, 4
-
 _ESTABLISHED = 1 << 1
 
 _INET_DIAG_REQUEST = struct.Struct("=BBBxI48x")
@@ -194,7 +191,6 @@ class ListeningSockets:
 
 
 _AVAILABLE = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
-
 _ALLOWED = Path("/proc/sys/net/ipv4/tcp_allowed_congestion_control")
 
 

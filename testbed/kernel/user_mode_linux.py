@@ -30,10 +30,8 @@ from wanbed.ground.errors import MissingError
 from wanbed.ground.user_cache import user_cache
 
 _MIB = 2**20
-
 _BESIDE_BYTES = 256 * _MIB
 """The bytes that a guest's kernel maps beside its memory; they count where a process's address space is limited."""
-
 _PART = 3, 4
 """Fraction of the free memory for the guest, which uses only the pages it touches; the rest is for other programs."""
 
@@ -100,10 +98,8 @@ def _available_memory_bytes() -> int:
 
 
 _ATTACH, _GET_REGISTERS = 16, 0x4204
-
 _EXTENDED_STATE = 0x202
 """PTRACE_ATTACH, PTRACE_GETREGSET and NT_X86_XSTATE of Linux's ptrace.h and elf.h."""
-
 _LARGEST_BYTES = 2**16
 
 
@@ -143,12 +139,9 @@ def _waiting_process() -> Iterator[int]:
 
 
 COMPILED_FOR_BYTES = 2696
-
 _SIZE = struct.Struct("<I")
-
 _SET_REGISTERS = _SIZE.pack(0x4205)
 """PTRACE_SETREGSET, the request that writes."""
-
 _WRITTEN_SIZE = re.compile(
     re.escape(_SIZE.pack(COMPILED_FOR_BYTES)) + rb"(?=.{0,24}?" + re.escape(_SET_REGISTERS) + rb")", re.DOTALL
 )

@@ -40,53 +40,33 @@ def namespace_buffers(namespaces: Iterable[str], *, receive_bytes: int, send_byt
 
 
 UDP_PAYLOAD_BYTES = 1448
-
 SEGMENT_BYTES = 1448
 """Payload of a full TCP segment with timestamps."""
 
 _SO_SNDBUFFORCE, _SO_RCVBUFFORCE = 32, 33
-
 BUFFER_MAX_BYTES = 2**30
 """The kernel stores twice the size of a send buffer in 31 bits. TCP windows are limited to this size too."""
-
 _CHUNK_BYTES = 256 * 1024
-
 _PATIENCE_S, _PATIENCE_TIMES, _SLOW_START_ROUNDS = 5.0, 3, 20
 """Limits on waiting for a path far slower than configured; the bytes that arrived until then suffice."""
-
 _TURN_BYTES, _TURNS_TO_FILL = 2**18, 8
-
 _CONNECTING_S, _CONNECTING_ROUNDS = 60.0, 4
-
 _TURN_MIN_S = 1e-4
-
 _DRAINING_ROUNDS, _DRAINING_S = 8, 1.0
-
 _TAKEN_BYTES = 4 * 2**20
-
 _TICK_S = 0.001
-
 _QUIET_NS = 2_000_000_000
-
 _DATAGRAMS_BUFFER_BYTES = 512 * 2**20
 """Socket buffers so large that only the link bounds what waits between two readings or, at the sender, in its queue."""
-
 _DATAGRAMS_S = 0.2
-
 _SPREADS = 100
 """Duration of a measurement over the spread of delays: the delays of the first and last packet hardly matter."""
-
 _BUFFER_MIN_BYTES, _BUFFER_SLOW_BYTES = 256 * 1024, 16 * 1024
-
 _QUEUED_S = 8
 """On a slow link buffers hold no more than this, so that its queue does not outlast TCP's longest timeout, 120 s."""
-
 _BUFFER_UNLIMITED_BYTES = 16 * 2**20
-
 _WARMING_MIN_BYTES = 256 * 1024
-
 _MEASURED_MIN_BYTES, _MEASURED_MAX_BYTES = 8 * 2**20, 64 * 2**20
-
 _RESET = struct.pack("ii", 1, 0)
 
 

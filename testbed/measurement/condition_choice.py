@@ -15,7 +15,6 @@ from wanbed.testbed.network.topology import Topology
 
 MEASURED_MAX = 6
 """The most conditions of one link that are measured: each takes seconds on the real clock."""
-
 _NAMED = 5
 
 

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 _IPERF3_PORT = 5201
 """Of the first flow to a host; each further one has the next port."""
-
 UDP_PAYLOAD_BYTES = 1448
 """Of a datagram that fits into an Ethernet frame."""
 

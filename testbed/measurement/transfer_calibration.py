@@ -40,14 +40,10 @@ if TYPE_CHECKING:
     from wanbed.testbed.running_testbed import RunningTestbed
 
 PATIENCE_S = 60.0
-
 _PATIENCE_TIMES, _ROUNDS = 10, 20
 """Limit of a transfer: this multiple of its time at the path's rate, and this many round trips for slow start."""
-
 _CHUNK_BYTES = 4 * 2**20
-
 _SLOW_START_TIMES = 4
-
 _SCRATCH = bytearray(4 * 2**20)
 
 
@@ -178,27 +174,17 @@ def open_windows(
 
 _SHORT_NS = 16_000_000
 """Time of a short transfer at the line's rate; it fits the queue of a link without latency."""
-
 _SHORT_MIN_BYTES, _SHORT_MAX_BYTES = 16 * 1024, 16 * 2**20
-
 _PAUSES_S = (0.1, 0.05, 0.2)
-
 _TOGETHER_S, _TOGETHER_VIRTUAL_S = 0.4, 0.1
-
 _TOGETHER_MAX_BYTES = 256 * 2**20
-
 _GRAINS = 100
-
 _TOGETHER_MAX_S = 4
 """Longest transfer of node pairs that fill a trunk; see ``together_bytes``."""
-
 _BUFFER_TIMES = 3
 """Receive buffer over bytes in flight: Linux gives 0.5 to 0.7 of the buffer to the window; a queue can hold as much."""
-
 _BUFFER_MIN_BYTES = 256 * 1024
-
 _PAIRS_MAX = 8
-
 _PACKET_MAX_BYTES = 64 * 1024
 
 

@@ -10,7 +10,6 @@ LOOPBACK_SUBNETS = 125
 """The parts of the loopback for testbeds without namespaces: number n has 127.2n.0.0/16 and the subnet after it."""
 
 HOST_SIDE, GATEWAY_SIDE = 1, 2
-
 FIRST_HOST_OCTET = 2
 
 

@@ -17,7 +17,6 @@ from wanbed.testbed.network.topology_spec import TopologySpec
 
 MAX_EMULATED_HOSTS_PER_DATACENTER = 250
 """Limit of an emulated network, from its address space."""
-
 _NAMED_HOSTS = 20
 
 

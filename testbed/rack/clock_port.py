@@ -17,11 +17,8 @@ from dataclasses import dataclass
 from itertools import count
 
 _KEY_BYTES = 16
-
 _QUESTION, _ANSWER = struct.Struct(f"!{_KEY_BYTES}sQ"), struct.Struct("!QQ8x")
-
 _TRIES, _PATIENCE_S = 4, 0.25
-
 _LOOK_S = 1.0
 """The time for which a port that is closed may go on waiting, where a datagram of its own does not reach it."""
 

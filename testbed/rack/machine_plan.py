@@ -104,7 +104,6 @@ class _TrunkDivision:
 
 
 VXLAN, WIREGUARD = "vxlan", "wireguard"
-
 WIREGUARD_HEADER_BYTES = 60
 """IPv4 20, UDP 8, WireGuard's own header 16 and its authentication tag 16 (the protocol's paper, section 5.4.6)."""
 
@@ -121,7 +120,6 @@ _OWN_DATACENTER_INTERFACE = "lan"
 """The name, in the gateway's namespace, of the device for the other machines of the same datacenter."""
 
 _VNI_BITS, _SLOT_VNI_BITS = 24, 16
-
 _MOST_DEVICES = 2**16
 
 

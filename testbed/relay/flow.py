@@ -13,13 +13,9 @@ from wanbed.testbed.relay.lanes import RelayLane, Timeline
 
 _PENDING_NS = 1 << 61
 """The delay of an acknowledgement of which it is not known yet when it will be sent."""
-
 _PIECE_NS = 2_000_000
-
 _PIECE_MIN_BYTES, _PIECE_MAX_BYTES = 16 * 1024, 128 * 1024
-
 _SLACK_NS, _SLACK_PART = 500_000, 40
-
 _HELD_BYTES = 1 << 20
 """The most bytes that a flow holds where no window limits it."""
 

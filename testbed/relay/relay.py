@@ -25,9 +25,7 @@ from wanbed.testbed.relay.lanes import RelayLane, Timeline, lanes
 from wanbed.testbed.relay.relay_config import RelayConfig
 
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
-
 _READABLE = select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR
-
 EVENTS = select.EPOLLIN | select.EPOLLOUT | select.EPOLLRDHUP | select.EPOLLET
 """A socket reports each change once, and is read until it is empty."""
 
@@ -190,7 +188,6 @@ class Listeners:
 
 
 _LOOK_NS = 25_000_000
-
 _BUFFER_BYTES = 64 * 1024
 
 

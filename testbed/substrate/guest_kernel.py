@@ -45,9 +45,7 @@ WANTED_BYTES = 2**23
 """Enough for 60 ms at 1 Gbit/s."""
 
 _PIDFD_GETFD = 438
-
 _SO_RCVBUFFORCE = 33
-
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -97,7 +95,6 @@ def _packet_sockets(pid: int) -> list[int]:
 
 
 _EXCHANGES = 20
-
 _MARGIN_NS = 50_000_000
 """The time before their begin at which the guest is told; it is doubled for a guest that takes longer to answer."""
 
@@ -153,37 +150,26 @@ class GuestCourses:
 
 
 GUEST_PROGRAM = "linux.uml"
-
 _NAME = "the gateway guest"
-
 MODULES_ROOT = Path("/usr/lib/uml/modules")
-
 MODULES = ("drivers/net/veth.ko", "net/sched/sch_netem.ko", "net/sched/sch_htb.ko", "net/sched/cls_bpf.ko")
 
 MAX_GUEST_HOSTS = 64
 """The guest's kernel command line lists every device and is limited to 4096 characters."""
 
 _MIB = 2**20
-
 _WANTED_MEMORY_BYTES, _LEAST_MEMORY_BYTES = 768 * _MIB, 192 * _MIB
 """Half of the least is touched by 64 hosts' gateways; packets that wait on long and fast links take more."""
-
 _VECTOR_DEPTH = 256
-
 _NICE = -20
 """Priority of the guest, so that computation on hosts does not slow down the network; ``nice`` goes on if refused."""
-
 MOUNT = "mount"
 """The guest's own copy of the program, in the testbed's folder."""
-
 _PYTHON_PATHS = ("PYTHONPATH", "LD_LIBRARY_PATH")
 """Variables without which Python may not find what this process has found."""
-
 _BOOT_DEADLINE_S = 60.0
-
 _NUDGE_S = 0.5
 """Interval of empty request lines. A busy guest may miss that its console is ready until more input arrives."""
-
 _ANSWER_DEADLINE_S = 20.0
 
 

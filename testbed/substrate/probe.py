@@ -138,7 +138,6 @@ def choose_substrate(requested: str = "auto") -> Offer:
 
 
 _PROBES = (probe_kernel, probe_guest)
-
 _LIMIT_S = 60.0
 
 

@@ -56,9 +56,7 @@ from wanbed.testbed.virtual_time.watchdog import (
 )
 
 _REQUEST = struct.Struct("=III512s")
-
 _ANSWER = struct.Struct("=III")
-
 _MAGIC, _VERSION = 0xCAFEBABE, 2
 
 _REGISTERS, _CONTROL_ALT_DELETE = "sysrq p", "cad"
@@ -89,17 +87,11 @@ def send_command(console: Path, text: str, patience_s: float) -> str | None:
 
 
 _LOOK_INTERVAL_S = 0.03
-
 _AT_PROCESSOR = re.compile(r"Pid: (\d+), comm: (.*?) (?:Not t|T)ainted")
-
 _KERNEL_TIME = re.compile(r"^\[ *\d+\.\d+\] ")
-
 _WATCH_INTERVAL_S = 0.5
-
 _ASKING_S = 20.0
-
 _CHUNK_BYTES = 2**20
-
 _PANIC, _OUT_OF_MEMORY = "Kernel panic", "Out of memory: Killed process"
 
 _KILLED = "the virtual-time guest was killed before it began"

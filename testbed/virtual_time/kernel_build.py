@@ -29,19 +29,13 @@ from wanbed.testbed.virtual_time.kernel_cache import (
 )
 
 _SOURCES = Path("/usr/src")
-
 _SOURCE_PATTERN = "linux-source-*.tar.xz"
-
 _NEEDED_BYTES = 2 * 2**30
-
 _CLOCK_SYMBOL = "time_travel_time"
-
 MACHINE_LACKS, FAILED = 5, 4
 
 _MAKE = ("make", "ARCH=um")
-
 _TOOLS = ("gcc", "flex", "bison", "bc", "make", "tar", "xz", "nm")
-
 _NOT_COMPILED = (
     *("Documentation/*/*", "tools/testing/*", "tools/perf/*", "sound/*.[ch]", "arch/[!ux]*.[chS]"),
     # All but those in base, char, net and tty.

@@ -66,9 +66,7 @@ def configuration_hash() -> str:
 
 
 PROGRAM, RECORD = "linux", "kernel.json"
-
 REMEDY = "make virtual"
-
 _NAME = "virtual-kernel"
 
 

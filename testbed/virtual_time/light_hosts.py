@@ -127,9 +127,7 @@ class ForkServer:
 
 
 _CLONE_FS = 0x200
-
 _MS_BIND, _MS_REC, _MS_PRIVATE = 0x1000, 0x4000, 0x40000
-
 _libc = ctypes.CDLL(None, use_errno=True)
 
 Result = TypeVar("Result")

@@ -7,11 +7,8 @@ from contextlib import suppress
 from pathlib import Path
 
 _NS_PER_S = 1_000_000_000
-
 _PROGRAMS_PRIORITY, _DELIVERY_PRIORITY = 1, 2
-
 _DELIVERING_THREADS = "ksoftirqd/"
-
 _ADDRESS_SPACE = Path("/proc/sys/kernel/randomize_va_space")
 
 
@@ -50,7 +47,6 @@ def run_in_order_of_waking() -> None:
 
 
 _SYSCTLS = Path("/proc/sys/net")
-
 _BACKLOG_PACKETS = 2**20
 
 

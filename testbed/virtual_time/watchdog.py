@@ -162,9 +162,7 @@ def _progress(process: int) -> tuple[int, int]:
 
 _WAIT_BY_NATURE = ("sh", "dash", "bash", "sleep")
 """Programs that normally wait, for a child, for a person or for a timer."""
-
 _MAX_LISTED = 8
-
 _MAX_COMMAND_LENGTH = 80
 
 

@@ -68,13 +68,11 @@ def test_a_stranger_is_closed_and_the_own_caller_after_it_is_accepted(monkeypatc
 
 
 HEADING = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
-
 TCP = (
     f"{HEADING}"
     "   0: 0900007F:4E20 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000        0 1 1\n"
     "   1: 0900007F:4E20 0A00007F:8000 01 00000000:00000000 00:00000000 00000000  1000        0 2 1\n"
 )
-
 TCP6 = (
     f"{HEADING}"
     f"   0: {'0' * 32}:4E21 {'0' * 32}:0000 0A 00000000:00000000 00:00000000 00000000  65534        0 1 1\n"

@@ -116,7 +116,6 @@ def test_a_folder_and_no_file_are_refused(tmp_path: Path) -> None:
 
 
 delays = st.integers(0, 60 * S)
-
 values = st.fixed_dictionaries(
     {},
     optional={

@@ -15,11 +15,8 @@ from wanbed.testbed.substrate.guest_device import GuestDevice
 from wanbed.testbed.substrate.offer import GUEST, KERNEL, Offer
 
 HAS_NETEM = Offer(KERNEL, True, "the kernel 6.1.0 accepted a netem qdisc")
-
 NO_NETEM = Offer(KERNEL, False, "the kernel 6.1.0 has no sch_netem", "modprobe sch_netem")
-
 HAS_GUEST = Offer(GUEST, True, "User-Mode Linux 6.1 with netem")
-
 NO_GUEST = Offer(GUEST, False, "linux.uml is not on the PATH", "apt-get install user-mode-linux")
 
 
@@ -125,9 +122,7 @@ def test_the_document_of_an_able_machine_names_its_substrate_and_gpus(
 
 
 DIRECTLY, ENTERING = HostsAllowed(None), HostsAllowed("refused", None, 1000)
-
 NOWHERE = HostsAllowed("refused", "refused", 1000)
-
 TAP, RAW = GuestDevice(None), GuestDevice("Permission denied")
 
 

@@ -98,9 +98,7 @@ def test_large_buffers_are_allowed_where_the_kernel_lets_them_be_forced(
 
 
 WHOLE_MACHINE = "         0          0 4294967295\n"
-
 OWN = "         0       1000          1\n"
-
 CONTAINER = "         0     100000      65536\n     70000       1000          1\n"
 
 

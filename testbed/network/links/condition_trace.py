@@ -9,7 +9,6 @@ from wanbed.testbed.network.links.wan_link import Values
 
 MAX_TRACE_NS = 31 * 86_400 * 10**9
 """The latest time of a trace, 31 days."""
-
 _LEAST_LOOPED_ROW_NS = 10**6
 """The least mean time between rows of a trace that begins anew: a trial repeats them for as long as it lasts."""
 

@@ -82,7 +82,6 @@ def without_defaults(schema: dict[str, Any]) -> None:
 
 
 MAX_PATH_CHARACTERS = 4095
-
 _MIN_WINDOW_NS = 10 * 10**6
 
 
@@ -234,7 +233,6 @@ def _positive(value: int | float) -> int | float:
 
 
 _PositiveNs = Annotated[DurationNs, AfterValidator(_positive)]
-
 _PositiveFraction = Annotated[Fraction, AfterValidator(_positive)]
 
 

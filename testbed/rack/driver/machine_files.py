@@ -122,7 +122,6 @@ class FilesOnMachines:
 
 
 _MOST_FILES = 1000
-
 _MOST_NAMED = 20
 
 

@@ -18,7 +18,6 @@ from wanbed.testbed.rack.machine_handle import Pending
 
 LEAD_NS = 50_000_000
 """Time for an instant to reach every machine before it comes."""
-
 _LEAST_NS = 20_000_000
 """An instant that comes sooner than this is no longer agreed on with anybody."""
 

@@ -23,9 +23,7 @@ from wanbed.testbed.rack.machine_handle import LeaseFacts, MachineHandle, Machin
 
 BEAT_S = 1.0
 """The time between two questions, and for how long each is waited for."""
-
 SILENT_BEATS, STUCK_BEATS = 10, 30
-
 KERNEL_S = 2.0
 """The time in which a kernel has to answer: it is long enough for the first packet to be sent twice."""
 
@@ -177,10 +175,8 @@ _Ending = Callable[[int], None]
 """Called when a process has ended, with its exit status, before anybody else learns of it."""
 
 _CLOCK_INTERVAL_S = 1.0
-
 _WAIT_S = 0.25
 """The time for which one question for ended processes waits. A process that was started since is in the next one."""
-
 _LOOK_S = 0.25
 """The time between two looks, of who waits for an answer, whether the machine is still there."""
 

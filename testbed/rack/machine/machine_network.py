@@ -178,7 +178,6 @@ def _read_state(gateway: Any, interface: str) -> OverlayDevice:
 
 
 OWN_NAMESPACE = "/proc/thread-self/ns/net"
-
 _LOOPBACK_INDEX = 1
 
 

@@ -29,17 +29,12 @@ TUNNEL_PORT = 14790
 """The UDP port of a machine's card at which encrypted packets arrive."""
 
 _OWN_NAMESPACE = "/proc/thread-self/ns/net"
-
 _PREFIX_LENGTH = 16
-
 _KEEPALIVE_S = 25
 """WireGuard's advice. With it, tunnels are agreed on at once, and not by the first packet that is measured."""
-
 _PATIENCE_S, _LOOK_S = 10.0, 0.01
-
 _DEFAULT_MTU_BYTES = 1420
 """The MTU with which wireguard-go begins. It pads a packet up to the MTU it knows, so it has to know the real one."""
-
 _START = 'mount -t tmpfs -o mode=700 tmpfs /run && exec wireguard-go -f "$0"'
 
 

@@ -16,7 +16,6 @@ from wanbed.testbed.network.links.wan_link import LinkConditions, WanLink, cours
 from wanbed.testbed.network.topology import Datacenter, Host, Topology
 
 HEADER = struct.Struct("=IHHII")
-
 ACK, ERROR, EINVAL = 0x4, 2, 22
 
 
@@ -117,7 +116,6 @@ def test_an_encoded_request_that_is_refused_is_reported_each_time(kernel: Kernel
 
 
 INDEX = 7
-
 CONDITIONS = (
     LinkConditions(40_000_000, 10**10, 10**9),
     LinkConditions(5_000_000, 10**9),
@@ -125,7 +123,6 @@ CONDITIONS = (
     LinkConditions(5_000_000),
     LinkConditions(5_000_000, 5 * 10**11),
 )
-
 HOSTS = 3
 
 

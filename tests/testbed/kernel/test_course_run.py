@@ -19,7 +19,6 @@ from wanbed.testbed.network.gateway_plan import NetemPlan, PortCourse, PortState
 until = partial(until_within, 60)
 
 MS = 10**6
-
 NEAR, FAR = (PortState(NetemPlan(delay_ns, 1000), None) for delay_ns in (10 * MS, 40 * MS))
 
 

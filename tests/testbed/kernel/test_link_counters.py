@@ -21,7 +21,6 @@ PORT = WanPort(
     destinations=("west-0", "west-1", "west-2"),
     netem=NetemPlan(0, 1000),
 )
-
 MINORS = [
     pair_class(source, destination, len(PORT.destinations))
     for source in range(len(PORT.sources))
@@ -42,7 +41,6 @@ CLASSES = [
     statistic(DEFAULT_CLASS, 500, 5, 7),
     statistic(TRUNK_CLASS, 123_456, 99, 5000),
 ]
-
 QDISCS = [Statistic(7, 0, 0xFFFF, "htb", 0, 0, 0, 999), *(leaf(minor, minor % 5) for minor in (DEFAULT_CLASS, *MINORS))]
 
 

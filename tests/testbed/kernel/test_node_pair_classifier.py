@@ -21,11 +21,8 @@ from wanbed.testbed.kernel.node_pair_classifier import (
 from wanbed.testbed.network.gateway_plan import FIRST_PAIR_CLASS, pair_class, source_class
 
 NETWORK_HEADER = 0xFFF00000
-
 LOADS = {0x20: 4, 0x28: 2, 0x30: 1}
-
 JUMPS = {0x15: operator.eq, 0x35: operator.ge}
-
 CONSTANT_ARITHMETIC = {
     0x04: operator.add,
     0x14: operator.sub,
@@ -33,21 +30,14 @@ CONSTANT_ARITHMETIC = {
     0x44: operator.or_,
     0x54: operator.and_,
 }
-
 ADD_INDEX, TO_INDEX = 0x0C, 0x07
-
 RETURN_CONSTANT, RETURN_ACCUMULATOR = 0x06, 0x16
-
 NO_MATCH = 0
-
 ETHERNET_HEADER = bytes(12) + b"\x08\x00"
 
 EAST, WEST = "10.4.0.0", "10.4.1.0"
-
 HOST_COUNTS = st.integers(1, 250)
-
 ADDRESSES = st.integers(0, 2**32 - 1).map(IPv4Address)
-
 NEAR_ADDRESSES = st.builds(
     lambda subnet, octet: IPv4Address(subnet) + octet, st.sampled_from([EAST, WEST]), st.integers(0, 255)
 )

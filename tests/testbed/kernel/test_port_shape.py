@@ -34,11 +34,8 @@ from wanbed.testbed.network.gateway_plan import (
 from wanbed.testbed.network.shared_rate import FRAME_BYTES, MIN_BYTES_PER_S
 
 NETEM = NetemPlan(delay_ns=40_000_000, limit_packets=2000, rate_bytes_per_s=10**7)
-
 FAR = NetemPlan(delay_ns=0, limit_packets=1000)
-
 TRUNK = SharedRate(125_000_000, 525)
-
 TRUNKS = st.none() | st.builds(SharedRate, st.integers(MIN_BYTES_PER_S, 10**11), st.integers(1, 60 * 10**6))
 
 

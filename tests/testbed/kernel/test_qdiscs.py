@@ -37,7 +37,6 @@ from wanbed.testbed.network.shared_rate import MIN_BYTES_PER_S, SUPER_PACKET_NS,
 from wanbed.testbed.network.topology import Datacenter, Host, Topology
 
 INDEX = 7
-
 NEVER_DUMPED = {"TCA_HTB_RTAB", "TCA_HTB_CTAB"}
 
 
@@ -90,9 +89,7 @@ class Kernel:
 
 
 RATES = st.integers(MIN_BYTES_PER_S, UNSHAPED_BYTES_PER_S)
-
 SHARED_RATES = st.builds(SharedRate, RATES, st.integers(1, 60 * 10**6))
-
 NETEMS = st.builds(
     NetemPlan,
     delay_ns=st.integers(0, 10**13),
@@ -100,16 +97,12 @@ NETEMS = st.builds(
     rate_bytes_per_s=st.none() | st.integers(MIN_BYTES_PER_S, UNSHAPED_BYTES_PER_S - 1),
     impairments=st.builds(Impairments, st.integers(0, 10**13), st.floats(0, 1)).map(Impairments.rounded),
 )
-
 CLASSES = st.dictionaries(
     st.integers(DEFAULT_CLASS, 0xF433), st.tuples(RATES, SHARED_RATES, st.none() | NETEMS), min_size=1, max_size=6
 ).map(lambda found: tuple(ShapedClass(minor, *found[minor]) for minor in sorted(found)))
-
 PROGRAMS = st.builds(node_pair_program, st.just("10.1.0.0"), st.integers(1, 250), st.just("10.1.1.0"), st.just(3))
-
 # Encoding a class takes pyroute2 a millisecond.
 FEW = settings(max_examples=20)
-
 SHAPES = st.builds(PortShape, SHARED_RATES, CLASSES, PROGRAMS)
 
 
@@ -202,7 +195,6 @@ PLANS = st.builds(
     rate_bytes_per_s=st.none() | st.integers(MIN_BYTES_PER_S, ORDER_KEEPING_RATE_BYTES_PER_S - 1),
     impairments=st.builds(Impairments, st.integers(0, 2**62), st.floats(0, 1)).map(Impairments.rounded),
 )
-
 PLAN = NetemPlan(delay_ns=40_000_001, limit_packets=1000)
 
 

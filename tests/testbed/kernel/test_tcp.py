@@ -23,7 +23,6 @@ from wanbed.testbed.kernel.tcp import (
 )
 
 FIELDS: list[tuple[str, str]] = list(inet_diag_msg.tcp_info.fields)
-
 HOSTS = {"10.1.0.2": "east-0", "10.1.1.2": "west-0"}
 
 

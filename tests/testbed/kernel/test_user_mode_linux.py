@@ -23,11 +23,8 @@ from wanbed.testbed.substrate.guest_kernel import GUEST_PROGRAM, gateway_guest_m
 from wanbed.testbed.virtual_time.kernel_cache import built_kernels
 
 AMX_BYTES = 11_008
-
 READS = struct.pack("<I", COMPILED_FOR_BYTES) + b"\xbf" + struct.pack("<I", 0x4204)
-
 WRITES = struct.pack("<I", COMPILED_FOR_BYTES) + b"\xbf" + struct.pack("<I", 0x4205)
-
 IMAGE = b"\x7fELF" + READS + bytes(30) + WRITES + b" more"
 
 

@@ -393,9 +393,7 @@ def test_a_link_has_a_thousand_events_at_most() -> None:
 
 
 MS = 10**6
-
 FIRST = LinkConditions(20 * MS, 10**9, 10**8)
-
 COURSE = course_of(
     [
         (0, FIRST),
@@ -403,7 +401,6 @@ COURSE = course_of(
         (9, LinkConditions(30 * MS, 10**7, None, up=False)),
     ]
 )
-
 CHANGING = Topology((), 0, None, (link_of(("a", "b"), FIRST, FIRST, (COURSE, None)),))
 
 

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from wanbed.testbed.rack.clock_line import ClockExchange, fit_line
 
 MS = 1_000_000
-
 S = 1000 * MS
 
 

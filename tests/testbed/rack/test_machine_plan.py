@@ -28,13 +28,9 @@ from wanbed.testbed.rack.machine_plan import (
 )
 
 SLOT = 9
-
 RATES = st.none() | st.integers(1000, 10**12)
-
 DELAYS_NS = st.integers(0, 2 * 10**9)
-
 CONDITIONS = st.builds(LinkConditions, DELAYS_NS, RATES, RATES)
-
 MTUS = st.integers(1280, 9000)
 
 
@@ -354,7 +350,6 @@ def test_delay_is_trimmed_on_the_wan_only() -> None:
 
 
 ON_TWO = {"east-0": "a", "east-1": "a", "east-2": "b", "west-0": "c"}
-
 EVENTS = [
     {"at": "1s", "rate": "30Mbit", "node_pair_rate": "12Mbit"},
     {"at": "2s", "rate": "300Mbit"},

@@ -11,7 +11,6 @@ from wanbed.testbed.relay.flow import RelayFlow, piece_bytes
 from wanbed.testbed.relay.lanes import OwnLane, Timeline
 
 MS = 1_000_000
-
 RENO = {"congestion": "reno"}
 
 

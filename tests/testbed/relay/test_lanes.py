@@ -37,7 +37,6 @@ def test_nothing_is_next_without_events() -> None:
 
 
 LINE = Line(100_000_000, 10_000_000, headers=True)
-
 MS = 1_000_000
 
 
@@ -74,7 +73,6 @@ def test_a_lane_is_never_faster_than_its_line_and_never_idle_with_bytes_waiting(
 
 
 MBPS = 1_000_000
-
 TRUNK, PORT = 0, 1
 
 

@@ -36,11 +36,9 @@ from wanbed.testbed.substrate.guest_kernel import (
 from wanbed.testbed.substrate.substrate import GuestFacts, SubstrateError
 
 KERNEL_COMMAND_LINE_MAX = 4096
-
 NO_GATEWAYS = GatewayPlan((), exact_packets=False)
 
 READY = 'echo \'{"ready":"6.1.0-uml"}\'\n'
-
 COUNTERS = (
     '{"counters":[{"source":"east","destination":"west",'
     '"total":[500,5,70,1],"pairs":[["east-0","west-0",400,4,60,1]]}]}'

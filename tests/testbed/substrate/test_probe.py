@@ -21,15 +21,10 @@ from wanbed.testbed.substrate.offer import GUEST, KERNEL, RELAY, Offer
 from wanbed.testbed.substrate.probe import choose_substrate, machine_offers, probe_guest, probe_kernel, probe_relay
 
 HAS_NETEM = Offer(KERNEL, True, "the kernel 6.1.0 accepted a netem qdisc")
-
 NO_NETEM = Offer(KERNEL, False, "the kernel 6.1.0 has no sch_netem", "modprobe sch_netem")
-
 HAS_GUEST = Offer(GUEST, True, "User-Mode Linux 6.1 with netem")
-
 HAS_RELAY = Offer(RELAY, True, "TCP is modelled")
-
 NO_RELAY = Offer(RELAY, False, "127.251.0.1: Cannot assign requested address", "set the loopback interface up")
-
 NO_GUEST = Offer(GUEST, False, "linux.uml is not on the PATH", "apt-get install user-mode-linux")
 
 
@@ -266,9 +261,7 @@ def test_a_relay_needs_no_root(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 REFUSED = HostsAllowed("Operation not permitted", "Operation not permitted", 1000)
-
 ONLY_INSIDE = HostsAllowed("Operation not permitted", None, 1000)
-
 HERE, INSIDE = Offer(KERNEL, False, "asked here"), Offer(GUEST, True, "asked inside")
 
 

@@ -19,7 +19,6 @@ from wanbed.testbed.virtual_time.watchdog import (
 )
 
 PATIENCE = Patience(spin_cpu_s=10, quiet_virtual_s=100, still_wall_s=1000)
-
 S = 10**9
 
 
@@ -108,7 +107,6 @@ TEXT = """1 R /bin/sh /run/init
 nonsense
 99 R /bin/sh /run/init
 """
-
 OWN = "/run/init"
 
 

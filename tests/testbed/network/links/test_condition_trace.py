@@ -15,7 +15,6 @@ def trace(*rows: tuple[int, dict[str, Any]], end_ns: int | None = None) -> Condi
 
 
 MS = 10**6
-
 ONE, OTHER = {"rate": 1}, {"rate": 2}
 
 

@@ -15,9 +15,7 @@ from wanbed.testbed.network.topology import Topology, resolve_topology
 from wanbed.testbed.network.topology_spec import TopologySpec
 
 MS, S = 10**6, 10**9
-
 GBIT = 10**9
-
 WAN = {"latency": "10ms", "rate": "10Gbit"}
 
 
@@ -232,7 +230,6 @@ def test_a_trace_and_a_generator_do_not_give_one_field_both() -> None:
 
 
 LATENCIES, RATES = ("1ms", "10ms", "25ms"), ("1Mbit", "10Gbit", "12Gbit")
-
 SAME: dict[str, tuple[dict[str, Any], str]] = {
     "one row": ({"trace": "f.csv"}, "0,{latency},{rate}"),
     "equal rows": ({"trace": "f.csv"}, "0,{latency},{rate}\n5,{latency},{rate}\n9,{latency},{rate}"),

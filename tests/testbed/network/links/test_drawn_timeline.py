@@ -11,9 +11,7 @@ from wanbed.testbed.network.links.link_spec import GenerateSpec
 from wanbed.testbed.network.links.wan_link import LinkConditions
 
 S = 10**9
-
 RATE_BPS = 10**10
-
 BASE = LinkConditions(10_000_000, RATE_BPS)
 
 

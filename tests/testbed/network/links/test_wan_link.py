@@ -173,9 +173,7 @@ def test_a_direction_that_changes_has_its_course_in_the_manifest() -> None:
 
 
 ENDS = ("east", "west")
-
 FAST, SLOW, DOWN = LinkConditions(10, 1000), LinkConditions(20, 100), LinkConditions(10, 1000, up=False)
-
 COURSE = course_of([(0, FAST), (5, SLOW), (8, DOWN), (9, FAST)], period_ns=20, source="events")
 
 

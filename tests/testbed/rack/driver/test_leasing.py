@@ -9,7 +9,6 @@ from wanbed.testbed.rack.machine.facts import Card, MachineFacts, sources_hash
 from wanbed.testbed.rack.machine_plan import Underlay
 
 CARD = Card("eth0", "192.0.2.10", "virtio_net", None, 1500)
-
 FACTS = MachineFacts(
     hostname="here",
     boot_id="1",

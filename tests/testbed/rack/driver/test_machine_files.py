@@ -14,7 +14,6 @@ from wanbed.testbed.rack.machine.lease_files import LeaseFiles, WrittenFiles
 from wanbed.testbed.rack.machine_handle import MachineLostError
 
 AHEAD_NS = 7 * 10**9
-
 ATTEMPT = "trial/attempt-0"
 
 

@@ -9,7 +9,6 @@ from wanbed.testbed.rack.driver.rack_gate import LEAD_NS, CommonStart, RackGate
 from wanbed.testbed.rack.machine_handle import MachineLostError
 
 AHEAD_NS = {"a": 5 * 10**12, "b": -7}
-
 MACHINE_OF = {"east-0": "a", "east-1": "a", "west-0": "b"}
 
 

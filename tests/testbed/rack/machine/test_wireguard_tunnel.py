@@ -14,7 +14,6 @@ from wanbed.testbed.rack.machine.wireguard_tunnel import make_key_pair, missing_
 from wanbed.testbed.rack.machine_plan import WIREGUARD, Underlay, first_vni, plan_machines
 
 MACHINE_OF = {"east-0": "a", "east-1": "b", "west-0": "c"}
-
 TOPOLOGY = resolve_topology(
     TopologySpec.model_validate(
         {
@@ -23,12 +22,10 @@ TOPOLOGY = resolve_topology(
         }
     )
 )
-
 CARDS = {
     name: Underlay(f"192.0.2.{number}", "eth0", 1500, WIREGUARD, f"{name}{name}=")
     for number, name in enumerate("abc", 1)
 }
-
 PLANS = plan_machines(TOPOLOGY, 7, first_vni(7), MACHINE_OF, CARDS)
 
 

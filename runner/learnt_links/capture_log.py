@@ -38,12 +38,12 @@ _TSRESOL = 9
 _MAX_BLOCK_BYTES = 2**24
 _LINK_TYPE_BITS = 0x0FFFFFFF
 
-LATEST_NS = 2**62
+_LATEST_NS = 2**62
 """The latest time that a packet may have, in 2116."""
 
 
 @dataclass(frozen=True)
-class CapturedPacket:
+class _CapturedPacket:
     """A packet: when it was captured, its link type, its length on the wire, and as much of it as was kept."""
 
     at_ns: int
@@ -57,7 +57,7 @@ def is_capture(beginning: bytes) -> bool:
     return beginning in _PCAP or beginning == _PCAPNG
 
 
-def captured_packets(path: Path) -> Iterator[CapturedPacket]:
+def captured_packets(path: Path) -> Iterator[_CapturedPacket]:
     """Yield the packets of a capture in the file's order. Raise InputError, with the packet's number, if it is damaged.
 
     A file that ends within a packet, as that of a killed capture does, is read up to there.
@@ -74,7 +74,7 @@ def captured_packets(path: Path) -> Iterator[CapturedPacket]:
             raise InputError(f"{path}: is no capture: give a pcap or pcapng file")
 
 
-def _pcap(path: Path, file: BinaryIO, order: str, fraction_ns: int) -> Iterator[CapturedPacket]:
+def _pcap(path: Path, file: BinaryIO, order: str, fraction_ns: int) -> Iterator[_CapturedPacket]:
     header = file.read(20)
     if len(header) < 20:
         raise InputError(f"{path}: ends within its header: capture again")
@@ -89,10 +89,10 @@ def _pcap(path: Path, file: BinaryIO, order: str, fraction_ns: int) -> Iterator[
         kept = file.read(kept_bytes)
         if len(kept) < kept_bytes:
             return
-        yield CapturedPacket(seconds * 10**9 + fraction * fraction_ns, link_type, wire_bytes, kept)
+        yield _CapturedPacket(seconds * 10**9 + fraction * fraction_ns, link_type, wire_bytes, kept)
 
 
-def _pcapng(path: Path, file: BinaryIO) -> Iterator[CapturedPacket]:
+def _pcapng(path: Path, file: BinaryIO) -> Iterator[_CapturedPacket]:
     order, interfaces, number = "<", list[tuple[int, int]](), 0
     while len(head := file.read(8)) == 8:
         if head[:4] == _PCAPNG:
@@ -120,9 +120,9 @@ def _pcapng(path: Path, file: BinaryIO) -> Iterator[CapturedPacket]:
                 raise InputError(f"{path}: block {number} does not fit: the file is damaged, capture again")
             link_type, ticks = interfaces[interface]
             at_ns = ((high << 32) | low) * 10**9 // ticks
-            if at_ns > LATEST_NS:
+            if at_ns > _LATEST_NS:
                 raise InputError(f"{path}: block {number} is of a time after 2116: the file is damaged, capture again")
-            yield CapturedPacket(at_ns, link_type, wire_bytes, body[20 : 20 + kept_bytes])
+            yield _CapturedPacket(at_ns, link_type, wire_bytes, body[20 : 20 + kept_bytes])
 
 
 def _ticks_a_second(options: bytes, order: str) -> int:
@@ -168,19 +168,19 @@ _UNSAID_SEGMENT_BYTES, _SMALLEST_SEGMENT_BYTES = 536, 88
 MTU_BYTES = 1500
 """The largest size of an IP packet on most networks."""
 
-Flow = tuple[bytes, bytes, int, int, int]
+_Flow = tuple[bytes, bytes, int, int, int]
 """Source and destination address, protocol, source and destination port."""
 
 
 @dataclass(frozen=True)
-class FlowPacket:
+class _FlowPacket:
     """A TCP or UDP packet: its flow, what identifies it at both ends, the payload kept, and its payload's size.
 
     ``header_bytes`` are those of IP and of TCP or UDP. ``mtu_bytes`` is the largest IP packet that the sender of a SYN
     takes, None in any other packet.
     """
 
-    flow: Flow
+    flow: _Flow
     identity: bytes
     payload: bytes
     payload_bytes: int
@@ -197,7 +197,7 @@ def wire_bytes(payload_bytes: int, header_bytes: int, mtu_bytes: int) -> int:
     return payload_bytes + frames * (_ETHERNET_BYTES + header_bytes)
 
 
-def flow_packet(packet: CapturedPacket) -> FlowPacket | None:
+def _flow_packet(packet: _CapturedPacket) -> _FlowPacket | None:
     """Return a TCP or UDP packet of IPv4 or IPv6 that is no fragment, None for any other."""
     start = _LINK_HEADER.get(packet.link_type)
     data = packet.kept
@@ -234,7 +234,7 @@ def flow_packet(packet: CapturedPacket) -> FlowPacket | None:
     payload = rest[own:]
     identity = identifier + numbers + payload[:_IDENTIFYING_BYTES]
     flow = source, destination, protocol, *ports
-    return FlowPacket(flow, identity, payload, max(0, length - header - own), header + own, mtu_bytes)
+    return _FlowPacket(flow, identity, payload, max(0, length - header - own), header + own, mtu_bytes)
 
 
 def _segment_bytes(options: bytes) -> int:
@@ -318,9 +318,9 @@ def read_probe_capture(path: Path) -> PacketLog:
     """
     found: dict[int, tuple[int, int, int]] = {}
     for packet in _readable(path):
-        seen = flow_packet(packet)
+        seen = _flow_packet(packet)
         probe = None if seen is None else unpack_probe(seen.payload)
-        if seen is not None and probe is not None and probe.sent_ns <= LATEST_NS:
+        if seen is not None and probe is not None and probe.sent_ns <= _LATEST_NS:
             size_bytes = wire_bytes(seen.payload_bytes, seen.header_bytes, MTU_BYTES)
             found.setdefault(probe.number, (probe.sent_ns, size_bytes, packet.at_ns))
     if not found:
@@ -348,7 +348,7 @@ def read_probe_capture(path: Path) -> PacketLog:
     return _checked(path, between_ns, sizes[after], arrival_ns)
 
 
-def _readable(path: Path) -> Iterator[CapturedPacket]:
+def _readable(path: Path) -> Iterator[_CapturedPacket]:
     """Yield the packets of a capture. Raise InputError if all are of link types that are not read."""
     link_types = set()
     for packet in captured_packets(path):
@@ -361,15 +361,15 @@ def _readable(path: Path) -> Iterator[CapturedPacket]:
         )
 
 
-def _by_flow(path: Path) -> dict[Flow, list[_Captured]]:
+def _by_flow(path: Path) -> dict[_Flow, list[_Captured]]:
     """Return every packet with payload, by flow, in order of time.
 
     The largest packet of a flow is that of its SYN and of the one that answers, 1,500 bytes where neither was captured.
     """
-    found: dict[Flow, list[_Captured]] = defaultdict(list)
-    mtus_bytes: dict[Flow, int] = {}
+    found: dict[_Flow, list[_Captured]] = defaultdict(list)
+    mtus_bytes: dict[_Flow, int] = {}
     for packet in _readable(path):
-        seen = flow_packet(packet)
+        seen = _flow_packet(packet)
         if seen is None:
             continue
         if seen.mtu_bytes is not None:
@@ -401,7 +401,7 @@ def _checked(
         raise InputError(f"{path}: packet {fault.row + 1} of the flow {fault}") from None
 
 
-def _text(flow: Flow) -> str:
+def _text(flow: _Flow) -> str:
     source, destination, protocol, source_port, destination_port = flow
     ends = [".".join(map(str, each)) if len(each) == 4 else each.hex(":", 2) for each in (source, destination)]
     return f"{_IP_PROTOCOLS[protocol]} {ends[0]} {source_port} to {ends[1]} {destination_port}"

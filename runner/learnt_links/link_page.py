@@ -26,12 +26,12 @@ from wanbed.results.text import (
 from wanbed.runner.learnt_links.held_out import CELL, CONSTANT, LEARNT, TRACE, LearntLink
 from wanbed.runner.learnt_links.replay import QUANTILES, ReplayOutcome
 
-MAX_DOTS = 3000
+_MAX_DOTS = 3000
 """The most packets that are drawn, evenly chosen."""
 
 LOG = "log"
 
-STYLES = {
+_STYLES = {
     LOG: Style(BLACK, "o", "-"),
     LEARNT: Style(VERMILLION, "s", "-"),
     TRACE: Style(ORANGE, "^", "-"),
@@ -74,8 +74,8 @@ def _log_chart(learnt: LearntLink) -> Chart:
     reading = f"{count_text(sent, 'packet')}, {count_text(len(lost_s), 'of them lost', 'of them lost')}."
     if len(learnt.held_out_log):
         reading += f" The link was fitted to those before the dotted line at {split_s:.1f} s."
-    if len(send_s) > MAX_DOTS:
-        reading += f" One of {-(-len(send_s) // MAX_DOTS)} is drawn."
+    if len(send_s) > _MAX_DOTS:
+        reading += f" One of {-(-len(send_s) // _MAX_DOTS)} is drawn."
     legend = (LegendEntry("arrived", delay), LegendEntry("lost", lost), LegendEntry("base delay", Style(BLUE, "", "-")))
     return Chart("log", "The log", legend, (Drawing(f"Delays of the log. {reading}", "log", paint),), reading)
 
@@ -116,7 +116,7 @@ def _replay_chart(truth: ReplayOutcome, held_out: Mapping[str, ReplayOutcome]) -
         for number, (name, each) in enumerate(outcomes.items()):
             places = np.arange(len(QUANTILES)) + (number - (len(outcomes) - 1) / 2) * width
             delays_ms = np.nan_to_num(np.array(each.delay_ns) / 1e6, posinf=0.0)  # None arrives: no bar.
-            axis.bar(places, delays_ms, width * 0.92, color=STYLES[name].colour)
+            axis.bar(places, delays_ms, width * 0.92, color=_STYLES[name].colour)
         axis.set_xticks(range(len(QUANTILES)), [f"p{round(100 * each)}" for each in QUANTILES])
         axis.set_ylabel("one-way delay (ms)")
         axis.grid(axis="y")
@@ -125,13 +125,13 @@ def _replay_chart(truth: ReplayOutcome, held_out: Mapping[str, ReplayOutcome]) -
     errors = {name: each.error_ns(truth) for name, each in held_out.items()}
     texts = [f"{seconds_text(error_ns / 1e9)} for the {name}" for name, error_ns in errors.items()]
     reading = f"The mean error of the three quantiles is {list_text(texts)}."
-    legend = tuple(LegendEntry(name, Style(STYLES[name].colour)) for name in outcomes)
+    legend = tuple(LegendEntry(name, Style(_STYLES[name].colour)) for name in outcomes)
     title = "Delays of the packets held out"
     return Chart("replays", title, legend, (Drawing(f"{title}. {reading}", "replays", paint),), reading)
 
 
 def _thinned(count: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    return np.arange(0, count, max(1, -(-count // MAX_DOTS)))
+    return np.arange(0, count, max(1, -(-count // _MAX_DOTS)))
 
 
 def cautions(learnt: LearntLink) -> list[str]:
@@ -250,7 +250,7 @@ def write_link_page(learnt: LearntLink, source: str, remarks: list[str], destina
             facts=facts(learnt),
             quantiles=[f"p{round(100 * each)}" for each in QUANTILES],
             rows=rows(learnt),
-            styles=STYLES,
+            styles=_STYLES,
             charts=link_charts(learnt),
         )
     )

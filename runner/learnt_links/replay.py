@@ -19,7 +19,7 @@ from wanbed.runner.learnt_links.fitted_link import FittedLink
 from wanbed.runner.learnt_links.packet_log import PacketLog
 
 Floats = npt.NDArray[np.float64]
-Flags = npt.NDArray[np.bool_]
+_Flags = npt.NDArray[np.bool_]
 
 _BLOCK = 4096
 """Packets that are computed at once where none of them meets a full buffer."""
@@ -66,7 +66,7 @@ class ServiceRate:
 class QueueOutcome:
     """The outcome of a FIFO queue for each packet: whether it was let in, and when its last bit left (0 if not)."""
 
-    let_in: Flags
+    let_in: _Flags
     departure_ns: Floats
 
 
@@ -106,7 +106,7 @@ def _all_let_in(ticks: Floats, size_bytes: Floats, free: float) -> Floats:
     return np.asarray(latest_start + total)
 
 
-def _one_by_one(ticks: Floats, size_bytes: Floats, limits: Floats, free: float) -> tuple[Floats, Flags, float]:
+def _one_by_one(ticks: Floats, size_bytes: Floats, limits: Floats, free: float) -> tuple[Floats, _Flags, float]:
     finished, let_in = [], []
     for tick, size, limit in zip(ticks.tolist(), size_bytes.tolist(), limits.tolist(), strict=True):
         done = max(tick, free) + size
@@ -262,7 +262,7 @@ def _outcome(
     return outcome(delay_ns[kept], len(let_in))
 
 
-SHARES = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.25, 0.0)
+_SHARES = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.25, 0.0)
 
 
 def without_sampling_noise(link: FittedLink, log: PacketLog, seed: int) -> FittedLink:
@@ -271,7 +271,7 @@ def without_sampling_noise(link: FittedLink, log: PacketLog, seed: int) -> Fitte
     mean_bps = cross.rate_bps.mean()
     # None is rounded to above what the line carries.
     most_bps = cross.rate_bps.max()
-    series = [np.minimum(mean_bps + share * (cross.rate_bps - mean_bps), most_bps) for share in SHARES]
+    series = [np.minimum(mean_bps + share * (cross.rate_bps - mean_bps), most_bps) for share in _SHARES]
     best = min(
         series,
         key=lambda each: with_cross_traffic(model, log, each, cross.piece_ns, seed).error_ns(truth),

@@ -40,7 +40,7 @@ def walk(space: SearchSpace, pipelines: int) -> Runs | None:
     return None if left else tuple(runs)
 
 
-def greedy_walks(space: SearchSpace, check: Callable[[], None] = lambda: None) -> Iterator[tuple[int, Runs]]:
+def _greedy_walks(space: SearchSpace, check: Callable[[], None] = lambda: None) -> Iterator[tuple[int, Runs]]:
     """Yield each number of pipelines that fits, and where the walk places their stages; the fewest pipelines first.
 
     ``check`` is called for every number of pipelines, and may raise.
@@ -53,12 +53,12 @@ def greedy_walks(space: SearchSpace, check: Callable[[], None] = lambda: None) -
 
 
 def greedy_candidates(space: SearchSpace, check: Callable[[], None] = lambda: None) -> list[Candidate]:
-    """Return the walk's candidate for each number of pipelines that fits. ``check`` is as in ``greedy_walks``."""
-    found = (space.candidate(pipelines, runs) for pipelines, runs in greedy_walks(space, check))
+    """Return the walk's candidate for each number of pipelines that fits. ``check`` is as in ``_greedy_walks``."""
+    found = (space.candidate(pipelines, runs) for pipelines, runs in _greedy_walks(space, check))
     return [candidate for candidate in found if candidate is not None]
 
 
-MOST_CANDIDATES = 2000
+_MOST_CANDIDATES = 2000
 """The most candidates of an exhaustive search. To simulate more would take minutes."""
 
 
@@ -89,7 +89,7 @@ def every_candidate(space: SearchSpace, check: Callable[[], None] = lambda: None
 
 
 def few_candidates(
-    space: SearchSpace, most: int = MOST_CANDIDATES, check: Callable[[], None] = lambda: None
+    space: SearchSpace, most: int = _MOST_CANDIDATES, check: Callable[[], None] = lambda: None
 ) -> list[Candidate]:
     """Return ``every_candidate`` as a list. Raises TooManyCandidatesError if there are more than ``most``.
 
@@ -349,7 +349,7 @@ def _price_runners_up(space: SearchSpace, prices: Prices, walks: Sequence[_Walk]
 
 def _walks(space: SearchSpace, ceiling: Ceiling, effort: Effort) -> Iterator[_Walk]:
     """Yield the greedy walk for each number of pipelines. Raises LimitReachedError."""
-    for pipelines, runs in greedy_walks(space, effort.check_time):
+    for pipelines, runs in _greedy_walks(space, effort.check_time):
         yield ceiling(pipelines, runs, None), pipelines, runs
 
 

@@ -45,7 +45,7 @@ from wanbed.testbed.network.topology import Topology
 from wanbed.workloads.message import MessageKind
 from wanbed.workloads.transport.frame import HEADER_BYTES, Cutting
 
-Rows = npt.NDArray[np.int64]
+_Rows = npt.NDArray[np.int64]
 
 _END = 5
 """The position of a span's end in a row of ``Training.rows``."""
@@ -246,11 +246,11 @@ def _end_ns(training: Training) -> int:
     return int(rows[:, _END].max(initial=0))
 
 
-Boundary = tuple[int, int, MessageKind]
+_Boundary = tuple[int, int, MessageKind]
 """A pipeline, the virtual stage that sends, and the kind of message that it sends."""
 
 
-def _boundary_ends(variant: PipelineVariant, pipelines: Sequence[int]) -> dict[Boundary, Ends]:
+def _boundary_ends(variant: PipelineVariant, pipelines: Sequence[int]) -> dict[_Boundary, Ends]:
     """Return the sending and the receiving place of every boundary of ``pipelines``, by direction."""
     ends = {}
     for pipeline in pipelines:
@@ -267,7 +267,7 @@ class _Boundaries:
     def __init__(
         self,
         network: Network[PipelineVariant],
-        ends: Mapping[Boundary, Ends],
+        ends: Mapping[_Boundary, Ends],
         channels: Mapping[Ends, Channel],
         events: EventQueue,
     ) -> None:
@@ -275,7 +275,7 @@ class _Boundaries:
         self._events = events
         self._ends = ends
         self._channels = channels
-        self.transfers: dict[Boundary, Transfers] = {}
+        self.transfers: dict[_Boundary, Transfers] = {}
         for pipeline, stage, kind in ends:
             self._add_transfers(pipeline, stage, kind)
 
@@ -329,7 +329,7 @@ class _Boundaries:
         return [(pair, self._channels[pair]) for pair in ends if pair[0].datacenter != pair[1].datacenter]
 
 
-def _with_prefill(training: SpanColumns, rows: Rows) -> SpanColumns:
+def _with_prefill(training: SpanColumns, rows: _Rows) -> SpanColumns:
     """Return the spans of training and prefill together, in order."""
     both = [
         np.concatenate((getattr(training, entry.name), column))

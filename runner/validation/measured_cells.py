@@ -26,10 +26,10 @@ from wanbed.testbed.network.topology import Topology
 DRAWN = ("random", "held-out")
 """The folders with random experiments: those that the simulator was looked at with, and others."""
 
-PAPER = "paper"
-OWN = "known-misses"
-CELLS_FILE = "cells.csv"
-COLUMNS = ("experiment", "sweep_point", "variant", "figure", "virtual", "simulated")
+_PAPER = "paper"
+_OWN = "known-misses"
+_CELLS_FILE = "cells.csv"
+_COLUMNS = ("experiment", "sweep_point", "variant", "figure", "virtual", "simulated")
 
 
 @dataclass(frozen=True)
@@ -70,16 +70,16 @@ def measured_cells(reference: Path, paper_experiments: Path) -> Iterator[Cell]:
     Raise InputError, one line, for a file that cannot be read.
     """
     for folder in DRAWN:
-        yield from drawn_cells(reference / folder)
+        yield from _drawn_cells(reference / folder)
     points = _Points(paper_experiments)
-    for compared in read_agreement(reference / PAPER).experiments:
+    for compared in read_agreement(reference / _PAPER).experiments:
         for each in compared.comparisons:
             point = points.of(compared.experiment, each.point)
-            yield Cell(PAPER, compared.experiment, point, each.variant, ITERATIONS, each.emulated_s, each.simulated_s)
-    yield from own_cells(reference / OWN)
+            yield Cell(_PAPER, compared.experiment, point, each.variant, ITERATIONS, each.emulated_s, each.simulated_s)
+    yield from _own_cells(reference / _OWN)
 
 
-def drawn_cells(folder: Path) -> Iterator[Cell]:
+def _drawn_cells(folder: Path) -> Iterator[Cell]:
     """Yield the cells of the random experiments whose results are in that folder."""
     agreement = read_random_agreement(folder)
     for each in agreement.results:
@@ -88,10 +88,10 @@ def drawn_cells(folder: Path) -> Iterator[Cell]:
         yield Cell(folder.name, each.name, point, variant.name, ITERATIONS, each.virtual_s, each.simulated_s)
 
 
-def own_cells(folder: Path) -> Iterator[Cell]:
+def _own_cells(folder: Path) -> Iterator[Cell]:
     """Yield the cells of the experiments that are made for known misses."""
     points = _Points(folder / "experiments")
-    with (folder / CELLS_FILE).open(encoding="utf-8", newline="") as lines:
+    with (folder / _CELLS_FILE).open(encoding="utf-8", newline="") as lines:
         for row in csv.DictReader(lines):
             point = points.of(row["experiment"], int(row["sweep_point"]))
             figures = float(row["virtual"]), float(row["simulated"])
@@ -148,7 +148,7 @@ def rows_text(rows: Sequence[CellRow]) -> str:
     """Return the rows as CSV with a heading."""
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(COLUMNS)
+    writer.writerow(_COLUMNS)
     for row in rows:
         figures = (f"{value:.9g}" for value in (row.virtual, row.simulated))
         writer.writerow((row.experiment, row.sweep_point, row.variant, row.figure, *figures))

@@ -38,22 +38,22 @@ from wanbed.runner.validation.comparison import VariantComparison
 from wanbed.runner.validation.validation import MEDIAN_LIMIT, POINT_LIMIT, Validation
 
 
-def paragraph(text: str) -> str:
+def _paragraph(text: str) -> str:
     """Return a paragraph, ended by a line break."""
     return f"{text}\n"
 
 
-def plain(text: str) -> str:
+def _plain(text: str) -> str:
     """Return text of a user with Markdown's special characters escaped."""
     return re.sub(r"([\\`*_\[\]<>|])", r"\\\1", text)
 
 
-def seconds_text(value_s: float) -> str:
+def _seconds_text(value_s: float) -> str:
     """Return an iteration time as text."""
     return f"{value_s:.3f} s"
 
 
-def error_text(error: float) -> str:
+def _error_text(error: float) -> str:
     """Return an error as text, with its sign."""
     return f"{error:+.1%}"
 
@@ -73,7 +73,7 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[str]], right: Sequenc
     return "".join([line(headings), line(rule), *(line(row) for row in rows)])
 
 
-EXPLANATIONS_FILE = "explanations.yaml"
+_EXPLANATIONS_FILE = "explanations.yaml"
 
 
 class Explanations(StrictModel):
@@ -88,7 +88,7 @@ def read_explanations(folder: Path) -> Explanations:
 
     Raise InputError, one line with file, field and remedy, for an invalid file.
     """
-    path = folder / EXPLANATIONS_FILE
+    path = folder / _EXPLANATIONS_FILE
     if not path.is_file():
         return Explanations()
     here = str(path)
@@ -100,7 +100,7 @@ def read_explanations(folder: Path) -> Explanations:
     return explanations
 
 
-UNEXPLAINED = "not explained"
+_UNEXPLAINED = "not explained"
 
 
 @dataclass(frozen=True)
@@ -132,14 +132,14 @@ class RandomSection:
         """Return the summary for the head of the page."""
         agreement = self.agreement
         if agreement.median_error is None or agreement.share_within is None:
-            return paragraph(" ".join(f"**{failure}**" for failure in self.failures))
+            return _paragraph(" ".join(f"**{failure}**" for failure in self.failures))
         (worst, *_) = agreement.beyond(-1)
         summary = (
             f"Over {count_text(len(agreement.results), 'experiment')} drawn at random the median error is "
             f"{agreement.median_error:.1%}, {agreement.share_within:.1%} of them are within {VIRTUAL_POINT_LIMIT:.0%}, "
-            f"and the worst is {error_text(worst.error)} off ({plain(worst.name)})."
+            f"and the worst is {_error_text(worst.error)} off ({_plain(worst.name)})."
         )
-        return paragraph(" ".join([*(f"**{failure}**" for failure in self.failures), summary]))
+        return _paragraph(" ".join([*(f"**{failure}**" for failure in self.failures), summary]))
 
     def markdown(self) -> list[str]:
         """Return the whole section."""
@@ -147,7 +147,7 @@ class RandomSection:
         command = f"wanbed validate --random {agreement.asked} --seed {agreement.seed}"
         parts = [
             "## Random experiments\n",
-            paragraph(
+            _paragraph(
                 f"`{command}` draws {count_text(agreement.asked, 'experiment')} over all that a file may combine "
                 "(datacenters of any size, GPUs that share hosts, placements with rings over the WAN, transfers of "
                 "4 KiB to 256 MiB, windows, trunks full and not, every schedule), runs each in virtual time and "
@@ -160,36 +160,36 @@ class RandomSection:
             self._by_trait(),
         ]
         if agreement.failed:
-            rows = [(str(number), plain(reason)) for number, reason in sorted(agreement.failed.items())]
-            parts += [paragraph("These did not finish:"), table(("number", "reason"), rows, right=(0,))]
+            rows = [(str(number), _plain(reason)) for number, reason in sorted(agreement.failed.items())]
+            parts += [_paragraph("These did not finish:"), table(("number", "reason"), rows, right=(0,))]
         return parts
 
     def _beyond(self) -> str:
         beyond = self.agreement.beyond(VIRTUAL_POINT_LIMIT)
         if not beyond:
-            return paragraph(f"None is farther off than {VIRTUAL_POINT_LIMIT:.0%}.")
+            return _paragraph(f"None is farther off than {VIRTUAL_POINT_LIMIT:.0%}.")
         causes = [self.explanations.experiments.get(each.name) for each in beyond]
         rows = [
             (
-                plain(each.name),
-                seconds_text(each.virtual_s),
-                seconds_text(each.simulated_s),
-                error_text(each.error),
-                plain(cause) if cause is not None else UNEXPLAINED if abs(each.error) > EXPLAINED_LIMIT else "",
-                "; ".join(map(plain, (*each.cautions, *each.traits))),
+                _plain(each.name),
+                _seconds_text(each.virtual_s),
+                _seconds_text(each.simulated_s),
+                _error_text(each.error),
+                _plain(cause) if cause is not None else _UNEXPLAINED if abs(each.error) > EXPLAINED_LIMIT else "",
+                "; ".join(map(_plain, (*each.cautions, *each.traits))),
             )
             for each, cause in zip(beyond, causes, strict=True)
         ]
         headings = ("experiment", "virtual time", "simulated", "error", "cause", "what it is like")
         named = [name for name in dict.fromkeys(causes) if name is not None]
-        text = "".join(f"- **{plain(name)}**: {self.explanations.causes[name]}\n" for name in named)
-        intro = paragraph(f"All that are farther off than {VIRTUAL_POINT_LIMIT:.0%}, the farthest first:")
+        text = "".join(f"- **{_plain(name)}**: {self.explanations.causes[name]}\n" for name in named)
+        intro = _paragraph(f"All that are farther off than {VIRTUAL_POINT_LIMIT:.0%}, the farthest first:")
         return "\n".join([intro, table(headings, rows, right=(1, 2, 3)), *([text] if text else [])])
 
     def _by_trait(self) -> str:
         rows = [
             (
-                plain(name),
+                _plain(name),
                 str(each["experiments"]),
                 f"{each['median_error']:.1%}",
                 f"{each['share_within']:.0%}",
@@ -202,7 +202,7 @@ class RandomSection:
         within = f"within {VIRTUAL_POINT_LIMIT:.0%}"
         return "\n".join(
             [
-                paragraph("What the experiments were like, those traits first whose median error is the largest:"),
+                _paragraph("What the experiments were like, those traits first whose median error is the largest:"),
                 table(("trait", "experiments", "median error", within, "worst"), rows, right=(1, 2, 3, 4)),
             ]
         )
@@ -249,7 +249,7 @@ def page(
     """
     sections = [
         "# Does the simulator agree?\n",
-        paragraph(
+        _paragraph(
             f"Written by `wanbed validate{'' if run is None else ' RUN'}`, not by hand. The simulator is held against "
             "what arithmetic gives, to the nanosecond, and against what emulated trials measured: the same experiment, "
             "schedules and topology, with real bytes over real TCP. Which kinds of trials are known to be off, and by "
@@ -260,14 +260,14 @@ def page(
         *([] if agreement is None else [_agreement_verdict(agreement)]),
         *([] if drawn is None else [drawn.verdict()]),
         "## Golden values\n",
-        paragraph(
+        _paragraph(
             "Iteration times under latency alone: S stages, M microbatches, a forward of 50 ms, a backward of 100 ms, "
             "one-way latency c, no limit on rates. Three independent public schedulers agree on 1F1B, a closed form "
             "gives GPipe."
         ),
         _checks(validation.golden),
         "## Closed forms\n",
-        paragraph(
+        _paragraph(
             "Cases small enough for paper; each is derived where it is computed, in "
             "`runner/validation/closed_forms.py`. Forward f, recompute r, backward b, a transfer of A or B bytes, "
             "node-pair rate W, rate R, one-way latency c; arrivals count from the end of the forward that made the "
@@ -275,7 +275,7 @@ def page(
         ),
         _checks(validation.closed_forms),
         "## Emulated against simulated\n",
-        paragraph("Not compared here: no emulated run was given.")
+        _paragraph("Not compared here: no emulated run was given.")
         if run is None
         else _comparisons(validation, run, picture),
         *([] if agreement is None else ["## Virtual time against simulated\n", *_virtual_time(agreement)]),
@@ -291,13 +291,13 @@ def _verdict(validation: Validation) -> str:
         worst = validation.worst
         lines.append(
             f"Over {count_text(len(validation.comparisons), 'emulated iteration time')} the simulator's median error "
-            f"is {validation.median_error:.1%} and its worst {error_text(worst.error)} ({_which(worst)})."
+            f"is {validation.median_error:.1%} and its worst {_error_text(worst.error)} ({_which(worst)})."
         )
     if validation.failures:
         lines.insert(0, "**It does not agree.** " + " ".join(validation.failures))
     else:
         lines.insert(0, "**It agrees.**")
-    return paragraph(" ".join(lines))
+    return _paragraph(" ".join(lines))
 
 
 def _checks(checks: Sequence[LawCheck]) -> str:
@@ -315,16 +315,16 @@ def _checks(checks: Sequence[LawCheck]) -> str:
 
 def _comparisons(validation: Validation, run: Run, picture: str | None) -> str:
     parts = [
-        paragraph(
+        _paragraph(
             "The simulator knows what the experiment's file says and no more. Allowed is an error of "
             f"{POINT_LIMIT:.0%} in each iteration time and of {MEDIAN_LIMIT:.0%} in their median; above zero, the "
             "simulator is too slow."
         ),
-        paragraph(_provenance(run)),
+        _paragraph(_provenance(run)),
     ]
     cautions = warnings(run)
     if cautions:
-        parts += [paragraph("Read with care:"), "".join(f"- {plain(caution)}\n" for caution in cautions)]
+        parts += [_paragraph("Read with care:"), "".join(f"- {_plain(caution)}\n" for caution in cautions)]
     parts.append(table(*_comparison_rows(validation.comparisons)))
     if picture is not None:
         parts.append(f"![Simulated against emulated iteration time, and the error of each]({picture})\n")
@@ -335,27 +335,27 @@ def _agreement_verdict(agreement: Agreement) -> str:
     worst = agreement.worst
     summary = (
         f"Over {count_text(len(agreement.comparisons), 'iteration time')} in virtual time the median error is "
-        f"{agreement.median_error:.1%} and the worst {error_text(worst.error)} ({_which(worst)})."
+        f"{agreement.median_error:.1%} and the worst {_error_text(worst.error)} ({_which(worst)})."
     )
-    return paragraph(" ".join([*(f"**{failure}**" for failure in agreement.failures), summary]))
+    return _paragraph(" ".join([*(f"**{failure}**" for failure in agreement.failures), summary]))
 
 
 def _virtual_time(agreement: Agreement) -> list[str]:
     rows = [
         (
-            plain(compared.experiment),
-            plain(point_text(each.values)),
-            plain(each.variant),
-            seconds_text(each.emulated_s),
-            seconds_text(each.simulated_s),
-            f"**{error_text(each.error)}**" if abs(each.error) > VIRTUAL_POINT_LIMIT else error_text(each.error),
-            ", ".join(map(plain, each.cautions)),
+            _plain(compared.experiment),
+            _plain(point_text(each.values)),
+            _plain(each.variant),
+            _seconds_text(each.emulated_s),
+            _seconds_text(each.simulated_s),
+            f"**{_error_text(each.error)}**" if abs(each.error) > VIRTUAL_POINT_LIMIT else _error_text(each.error),
+            ", ".join(map(_plain, each.cautions)),
         )
         for compared in agreement.experiments
         for each in compared.comparisons
     ]
     return [
-        paragraph(
+        _paragraph(
             "Every sweep point of the paper's reproduction, at real rates and sizes, with real TCP in a kernel whose "
             "clock jumps over idle time: nothing disturbs it. Allowed is an error of "
             f"{VIRTUAL_POINT_LIMIT:.0%} in each iteration time and of {VIRTUAL_MEDIAN_LIMIT:.0%} in their median."
@@ -378,11 +378,11 @@ def _comparison_rows(
     )
     rows = [
         (
-            *((plain(point_text(each.values)),) if swept else ()),
-            plain(each.variant),
-            seconds_text(each.emulated_s),
-            f"{seconds_text(each.fastest_s)} to {seconds_text(each.slowest_s)}" if each.repeats > 1 else "1 repeat",
-            seconds_text(each.simulated_s),
+            *((_plain(point_text(each.values)),) if swept else ()),
+            _plain(each.variant),
+            _seconds_text(each.emulated_s),
+            f"{_seconds_text(each.fastest_s)} to {_seconds_text(each.slowest_s)}" if each.repeats > 1 else "1 repeat",
+            _seconds_text(each.simulated_s),
             _judged(each.error),
             *((", ".join(each.cautions),) if careful else ()),
         )
@@ -416,7 +416,7 @@ def _revision(git: Mapping[str, Any]) -> str:
 
 
 def _fact(value: Any, template: str) -> str:
-    return template.format(plain(str(value))) if value not in {None, ""} else ""
+    return template.format(_plain(str(value))) if value not in {None, ""} else ""
 
 
 def _durations(durations_ns: Sequence[int]) -> str:
@@ -425,12 +425,12 @@ def _durations(durations_ns: Sequence[int]) -> str:
 
 
 def _judged(error: float) -> str:
-    return f"**{error_text(error)}**" if abs(error) > POINT_LIMIT else error_text(error)
+    return f"**{_error_text(error)}**" if abs(error) > POINT_LIMIT else _error_text(error)
 
 
 def _which(comparison: VariantComparison) -> str:
-    at = plain(point_text(comparison.values))
-    return plain(comparison.variant) + (f" at {at}" if at else "")
+    at = _plain(point_text(comparison.values))
+    return _plain(comparison.variant) + (f" at {at}" if at else "")
 
 
 def document(

@@ -15,7 +15,7 @@ from wanbed.runner.planner.experiment_file import load_experiment
 from wanbed.runner.resolve.experiment import Experiment
 from wanbed.testbed.network.tcp_settings import DEFAULT_WINDOW_BYTES
 
-Value = TypeVar("Value")
+_Value = TypeVar("_Value")
 
 
 class Dice:
@@ -31,11 +31,11 @@ class Dice:
         """Return True with that probability."""
         return self._random() < probability
 
-    def one(self, values: Sequence[Value]) -> Value:
+    def one(self, values: Sequence[_Value]) -> _Value:
         """Return one of the values, all equally likely."""
         return values[int(self._random() * len(values))]
 
-    def weighted(self, values: Sequence[tuple[Value, int]]) -> Value:
+    def weighted(self, values: Sequence[tuple[_Value, int]]) -> _Value:
         """Return one of the values, with the integer beside it as its weight."""
         return self.one([value for value, times in values for _ in range(times)])
 
@@ -43,7 +43,7 @@ class Dice:
         """Return a whole number from ``least`` to ``most``, both included."""
         return least + int(self._random() * (most - least + 1))
 
-    def shuffled(self, values: Sequence[Value]) -> list[Value]:
+    def shuffled(self, values: Sequence[_Value]) -> list[_Value]:
         """Return the values in random order."""
         left, drawn = list(values), []
         while left:
@@ -51,8 +51,8 @@ class Dice:
         return drawn
 
 
-LATENCIES_NS = tuple(ms * 1_000_000 for ms in (1, 2, 5, 10, 20, 40, 80))
-RATES_BPS = tuple(mbit * 1_000_000 for mbit in (10, 20, 50, 100, 200, 500, 1000, 2500, 5000, 10_000))
+_LATENCIES_NS = tuple(ms * 1_000_000 for ms in (1, 2, 5, 10, 20, 40, 80))
+_RATES_BPS = tuple(mbit * 1_000_000 for mbit in (10, 20, 50, 100, 200, 500, 1000, 2500, 5000, 10_000))
 
 _Trunk = Literal["none", "alone", "roomy", "full"]
 
@@ -61,7 +61,7 @@ _QUICKEST_S, _SLOWEST_S = 0.001, 10.0
 
 
 @dataclass(frozen=True)
-class RandomNetwork:
+class _RandomNetwork:
     """The sections of a topology, and the lowest rate and highest latency of a node pair across the WAN."""
 
     intra: Mapping[str, str]
@@ -71,19 +71,20 @@ class RandomNetwork:
     latency_ns: int
 
 
-def draw_network(dice: Dice, datacenters: Sequence[str], crossing_bytes: int) -> RandomNetwork:
+def _draw_network(dice: Dice, datacenters: Sequence[str], crossing_bytes: int) -> _RandomNetwork:
     """Draw links over which a transfer of ``crossing_bytes`` takes from a millisecond to ten seconds."""
-    rates_bps = [rate for rate in RATES_BPS if _QUICKEST_S <= crossing_bytes * 8 / rate <= _SLOWEST_S] or RATES_BPS[:1]
+    fitting = [rate for rate in _RATES_BPS if _QUICKEST_S <= crossing_bytes * 8 / rate <= _SLOWEST_S]
+    rates_bps = fitting or _RATES_BPS[:1]
     trunk: _Trunk = dice.weighted((("none", 2), ("alone", 2), ("roomy", 2), ("full", 3)))
-    pair_bps, latency_ns = dice.one(rates_bps), dice.one(LATENCIES_NS)
+    pair_bps, latency_ns = dice.one(rates_bps), dice.one(_LATENCIES_NS)
     wan = {"latency": format_duration(latency_ns), **_rates(dice, trunk, pair_bps)}
     links: list[Mapping[str, Any]] = []
     if dice.chance(0.6 if len(datacenters) > 2 else 0.1):
         one, other, *_ = dice.shuffled(datacenters)
-        own_bps, own_ns = dice.one(rates_bps), dice.one(LATENCIES_NS)
+        own_bps, own_ns = dice.one(rates_bps), dice.one(_LATENCIES_NS)
         links.append({"between": [one, other], "latency": format_duration(own_ns), **_rates(dice, trunk, own_bps)})
         pair_bps, latency_ns = min(pair_bps, own_bps), max(latency_ns, own_ns)
-    return RandomNetwork(_intra(dice, pair_bps), wan, links, pair_bps, latency_ns)
+    return _RandomNetwork(_intra(dice, pair_bps), wan, links, pair_bps, latency_ns)
 
 
 def _rates(dice: Dice, trunk: _Trunk, pair_bps: int) -> dict[str, str]:
@@ -103,32 +104,32 @@ def _intra(dice: Dice, pair_bps: int) -> dict[str, str]:
     return {"latency": dice.one(("20us", "50us", "100us", "500us")), "rate": rate}
 
 
-MOST_HOSTS, MOST_STAGES, MOST_PIPELINES = 12, 6, 4
+MOST_HOSTS, _MOST_STAGES, _MOST_PIPELINES = 12, 6, 4
 
-MOST_REPLICAS = 6
+_MOST_REPLICAS = 6
 """The most replicas of a whole model."""
 
-NAMES = ("east", "west", "central", "south")
+_NAMES = ("east", "west", "central", "south")
 
-Datacenters = tuple[tuple[str, int, int], ...]
+_Datacenters = tuple[tuple[str, int, int], ...]
 """Datacenters, each as its name, its number of hosts and the GPUs of each host."""
 
-Places = tuple[tuple[str, ...], ...]
+_Places = tuple[tuple[str, ...], ...]
 """The datacenter of each stage of each pipeline."""
 
 
 @dataclass(frozen=True)
-class RandomLayout:
+class _RandomLayout:
     """Datacenters, and the placement of the stages of each pipeline.
 
     ``placement`` is one list for all pipelines, one list for each, or None for the default. ``cell`` is the number of
     pipelines of a DP-cell, 1 without sharing.
     """
 
-    datacenters: Datacenters
+    datacenters: _Datacenters
     stages: int
     pipelines: int
-    placement: Places | tuple[str, ...] | None
+    placement: _Places | tuple[str, ...] | None
     cell: int = 1
 
     @property
@@ -148,12 +149,12 @@ class RandomLayout:
         return [each if isinstance(each, str) else list(each) for each in self.placement]
 
 
-def draw_layout(dice: Dice, schedule: str, *, heavy: bool) -> RandomLayout:
+def _draw_layout(dice: Dice, schedule: str, *, heavy: bool) -> _RandomLayout:
     """Draw a layout with room for at least two stages. A ``heavy`` one has few stages and few pipelines."""
     count = dice.weighted(((2, 3), (3, 2), (4, 1)))
     datacenters = tuple(
         (name, dice.whole(1, min(4, MOST_HOSTS // count)), dice.weighted(((1, 5), (2, 3), (3, 1), (4, 2))))
-        for name in NAMES[:count]
+        for name in _NAMES[:count]
     )
     rooms = {name: hosts * gpus for name, hosts, gpus in datacenters}
     if schedule == "dp":
@@ -163,30 +164,30 @@ def draw_layout(dice: Dice, schedule: str, *, heavy: bool) -> RandomLayout:
     return _together(dice, schedule, datacenters, rooms, heavy=heavy)
 
 
-def _replicas(dice: Dice, datacenters: Datacenters, rooms: Mapping[str, int], *, heavy: bool) -> RandomLayout:
+def _replicas(dice: Dice, datacenters: _Datacenters, rooms: Mapping[str, int], *, heavy: bool) -> _RandomLayout:
     """Draw replicas of the whole model, each on one GPU, in any datacenters."""
-    pipelines = dice.whole(2, min(3 if heavy else MOST_REPLICAS, sum(rooms.values())))
-    placement: Places | None = None
+    pipelines = dice.whole(2, min(3 if heavy else _MOST_REPLICAS, sum(rooms.values())))
+    placement: _Places | None = None
     if dice.chance(0.4):
         seats = dice.shuffled([name for name, room in rooms.items() for _ in range(room)])
         placement = tuple((name,) for name in seats[:pipelines])
-    return RandomLayout(datacenters, 1, pipelines, placement)
+    return _RandomLayout(datacenters, 1, pipelines, placement)
 
 
 def _together(
-    dice: Dice, schedule: str, datacenters: Datacenters, rooms: Mapping[str, int], *, heavy: bool
-) -> RandomLayout:
+    dice: Dice, schedule: str, datacenters: _Datacenters, rooms: Mapping[str, int], *, heavy: bool
+) -> _RandomLayout:
     """Draw a layout with all replicas of a stage in one datacenter: the default placement, or one list."""
     fitting = [
         pipelines
-        for pipelines in range(1, (2 if heavy else MOST_PIPELINES) + 1)
+        for pipelines in range(1, (2 if heavy else _MOST_PIPELINES) + 1)
         if sum(room // pipelines for room in rooms.values()) >= 2
     ]
     pipelines = dice.one(fitting)
     room = {name: gpus // pipelines for name, gpus in rooms.items()}
-    stages = dice.whole(2, 2 if heavy else min(MOST_STAGES, sum(room.values())))
+    stages = dice.whole(2, 2 if heavy else min(_MOST_STAGES, sum(room.values())))
     placement = _blocks(dice, room, stages) if dice.chance(0.3) else None
-    return RandomLayout(datacenters, stages, pipelines, placement, _cell(dice, schedule, pipelines))
+    return _RandomLayout(datacenters, stages, pipelines, placement, _cell(dice, schedule, pipelines))
 
 
 def _cell(dice: Dice, schedule: str, pipelines: int) -> int:
@@ -198,15 +199,15 @@ def _cell(dice: Dice, schedule: str, pipelines: int) -> int:
 
 
 def _apart(
-    dice: Dice, schedule: str, datacenters: Datacenters, rooms: Mapping[str, int], *, heavy: bool
-) -> RandomLayout:
+    dice: Dice, schedule: str, datacenters: _Datacenters, rooms: Mapping[str, int], *, heavy: bool
+) -> _RandomLayout:
     """Draw a layout in which each pipeline, or each DP-cell of two, has its own placement: rings cross the WAN."""
     left = {name: room // 2 for name, room in rooms.items()}
     cell, parts = 2, 2
     if schedule != "atlas" or heavy or sum(left.values()) < 4 or not dice.chance(0.4):
         left, cell = dict(rooms), 1
-        parts = 2 if heavy else dice.whole(2, min(MOST_PIPELINES, sum(left.values()) // 2))
-    stages = dice.whole(2, 2 if heavy else min(MOST_STAGES, sum(left.values()) // parts))
+        parts = 2 if heavy else dice.whole(2, min(_MOST_PIPELINES, sum(left.values()) // 2))
+    stages = dice.whole(2, 2 if heavy else min(_MOST_STAGES, sum(left.values()) // parts))
     placement: list[tuple[str, ...]] = []
     for _ in range(parts):
         whole = [name for name, room in left.items() if room >= stages]
@@ -214,7 +215,7 @@ def _apart(
         for name in places:
             left[name] -= 1
         placement += [places] * cell
-    return RandomLayout(datacenters, stages, cell * parts, tuple(placement), cell)
+    return _RandomLayout(datacenters, stages, cell * parts, tuple(placement), cell)
 
 
 def _blocks(dice: Dice, room: Mapping[str, int], stages: int) -> tuple[str, ...]:
@@ -230,16 +231,16 @@ def _blocks(dice: Dice, room: Mapping[str, int], stages: int) -> tuple[str, ...]
     return tuple(places)
 
 
-KIB, MIB = 2**10, 2**20
+_KIB, MIB = 2**10, 2**20
 MS = 1_000_000
 
 MOST_BYTES = 1024 * MIB
 """The most bytes that all iterations together send over TCP, warm-up included."""
 
-MOST_TRANSFERS = 1500
+_MOST_TRANSFERS = 1500
 """The most transfers of all iterations together. Each one costs system calls, independent of its size."""
 
-MOST_SECONDS = 30.0
+_MOST_SECONDS = 30.0
 """The longest virtual time, because samples are taken in it: estimated as if all transfers ran one after the other."""
 
 VIRTUAL = ("interleaved-1f1b", "zb-v")
@@ -248,19 +249,19 @@ VIRTUAL = ("interleaved-1f1b", "zb-v")
 SCHEDULES = ("gpipe", "1f1b", "eager-1f1b", "varuna", "zb-h1", "dp", "atlas", "zb-2p", "atlas", *VIRTUAL)
 """Used in turn, so that a few successive numbers cover all of them. Atlas comes twice, with and without sharing."""
 
-HEAVY_BYTES = 64 * MIB
+_HEAVY_BYTES = 64 * MIB
 """Experiments with transfers of at least this size get few stages and pipelines."""
 
-NOTHING_BYTES = 1
+_NOTHING_BYTES = 1
 """The size of gradients without an all-reduce: the smallest size that a file may have."""
 
-WINDOWS_BYTES = (47 * KIB, 125 * KIB, 500 * KIB, 500 * KIB, 3 * MIB, *(DEFAULT_WINDOW_BYTES,) * 3, 8 * MIB)
-CONNECTIONS: tuple[int | str, ...] = (1, 1, 1, 1, 2, 4, 8, 16, "auto", "auto", "auto")
+_WINDOWS_BYTES = (47 * _KIB, 125 * _KIB, 500 * _KIB, 500 * _KIB, 3 * MIB, *(DEFAULT_WINDOW_BYTES,) * 3, 8 * MIB)
+_CONNECTIONS: tuple[int | str, ...] = (1, 1, 1, 1, 2, 4, 8, 16, "auto", "auto", "auto")
 
-_SIZES = tuple((4 * KIB * 4**step, 3 if step < 6 else 1) for step in range(9))
+_SIZES = tuple((4 * _KIB * 4**step, 3 if step < 6 else 1) for step in range(9))
 """Sizes from 4 KiB to 256 MiB with their weights. Large sizes have a low weight because they are slow to run."""
 
-_LEAST_BYTES = 4 * NOTHING_BYTES
+_LEAST_BYTES = 4 * _NOTHING_BYTES
 _COMPUTE_NS = tuple(ms * MS for ms in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000))
 _CARRIED_SHARE = 0.8
 _FIRST_FLIGHT_BYTES = 14_480
@@ -290,7 +291,7 @@ class _Load:
         """The largest activation or gradient."""
         return max((*self.activation_bytes, *self.gradient_bytes))
 
-    def is_bounded(self, layout: RandomLayout, transport_bps: float, latency_ns: int) -> bool:
+    def is_bounded(self, layout: _RandomLayout, transport_bps: float, latency_ns: int) -> bool:
         """Return whether all iterations together are within the limits, if every boundary and ring crosses hosts."""
         crossings = self.iterations * 2 * self.microbatches * layout.pipelines
         passed_on = 1 + 2 * (layout.cell - 1) / layout.cell
@@ -303,8 +304,8 @@ class _Load:
         step_s = max(self.gradient_bytes) / layout.pipelines * 8 / transport_bps + opening_s
         return (
             total_bytes <= MOST_BYTES
-            and transfers <= MOST_TRANSFERS
-            and crossings * crossing_s + steps * step_s <= MOST_SECONDS
+            and transfers <= _MOST_TRANSFERS
+            and crossings * crossing_s + steps * step_s <= _MOST_SECONDS
         )
 
     def lessened(self) -> "_Load":
@@ -329,13 +330,15 @@ def draw_experiment(seed: int, number: int) -> dict[str, Any]:
     """Return experiment ``number`` of a ``seed``, counted from 0, as the document of an experiment file."""
     dice = Dice(f"wanbed random experiments, seed {seed}, number {number}")
     schedule = SCHEDULES[(number + seed) % len(SCHEDULES)]
-    activation_bytes = NOTHING_BYTES if schedule == "dp" else dice.weighted(_SIZES)
-    gradient_bytes = dice.weighted(_SIZES if schedule == "dp" else ((NOTHING_BYTES, 4), *_SIZES))
-    layout = draw_layout(dice, schedule, heavy=max(activation_bytes, gradient_bytes) >= HEAVY_BYTES)
+    activation_bytes = _NOTHING_BYTES if schedule == "dp" else dice.weighted(_SIZES)
+    gradient_bytes = dice.weighted(_SIZES if schedule == "dp" else ((_NOTHING_BYTES, 4), *_SIZES))
+    layout = _draw_layout(dice, schedule, heavy=max(activation_bytes, gradient_bytes) >= _HEAVY_BYTES)
     if layout.pipelines == 1:
-        gradient_bytes = NOTHING_BYTES
+        gradient_bytes = _NOTHING_BYTES
     names = [name for name, _, _ in layout.datacenters]
-    network = draw_network(dice, names, max(activation_bytes, gradient_bytes) if schedule == "dp" else activation_bytes)
+    network = _draw_network(
+        dice, names, max(activation_bytes, gradient_bytes) if schedule == "dp" else activation_bytes
+    )
     transport, transport_bps = _transport(dice, layout, network)
     parts = 2 if schedule in VIRTUAL else 1
     load = _Load(
@@ -375,10 +378,10 @@ def draw_experiment(seed: int, number: int) -> dict[str, Any]:
     }
 
 
-def _transport(dice: Dice, layout: RandomLayout, network: RandomNetwork) -> tuple[dict[str, Any], float]:
+def _transport(dice: Dice, layout: _RandomLayout, network: _RandomNetwork) -> tuple[dict[str, Any], float]:
     """Return the section ``transport``, and the approximate rate of a node pair with it."""
-    connections = dice.one(CONNECTIONS)
-    window_bytes = dice.one(WINDOWS_BYTES)
+    connections = dice.one(_CONNECTIONS)
+    window_bytes = dice.one(_WINDOWS_BYTES)
     transport: dict[str, Any] = {"connections": connections, "window": format_size(window_bytes)}
     if dice.chance(0.3):
         transport["slow_start_after_idle"] = False
@@ -393,12 +396,12 @@ def _transport(dice: Dice, layout: RandomLayout, network: RandomNetwork) -> tupl
 
 def _sizes(dice: Dice, size_bytes: int, count: int) -> tuple[int, ...]:
     """Return the same size for all, or sometimes a smaller one for some."""
-    if count < 2 or size_bytes == NOTHING_BYTES or dice.chance(0.75):
+    if count < 2 or size_bytes == _NOTHING_BYTES or dice.chance(0.75):
         return (size_bytes,) * count
     return tuple(size_bytes // dice.one((1, 1, 3)) for _ in range(count))
 
 
-def _compute(dice: Dice, load: _Load, layout: RandomLayout, network: RandomNetwork) -> dict[str, Any]:
+def _compute(dice: Dice, load: _Load, layout: _RandomLayout, network: _RandomNetwork) -> dict[str, Any]:
     """Return the section ``compute``, with forwards of a tenth to all of a transfer's time."""
     largest_bytes = max(load.activation_bytes) if layout.boundaries else load.largest_bytes
     transfer_ns = largest_bytes * 8 * 10**9 // network.pair_bps + network.latency_ns

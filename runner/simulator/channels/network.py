@@ -35,7 +35,7 @@ Ends = tuple[StagePlace, StagePlace]
 _Hosts = tuple[str, str]
 """The names of the sending host and the receiving host."""
 
-Resource = tuple[str, str, str]
+_Resource = tuple[str, str, str]
 """A kind (``node_pair``, ``trunk`` or ``port``) and the names of its two ends. The second name of a port is empty."""
 
 _RESOURCES = {"node_pair": 0, "trunk": 1, "port": 2}
@@ -220,10 +220,10 @@ class Network(Generic[Variant]):
         paths: Mapping[Ends, ChangingPath],
         capacity: SharedCapacity,
         flows: Mapping[_Hosts, NodePairFlow],
-        numbers: Mapping[Resource, int],
+        numbers: Mapping[_Resource, int],
     ) -> None:
         """Let the capacities of node pairs and trunks change as the links do."""
-        crossing: dict[Resource, dict[NodePairFlow, None]] = {}
+        crossing: dict[_Resource, dict[NodePairFlow, None]] = {}
         own = {resource: path for pair, path in paths.items() for resource in self._resources(pair)}
         for pair in paths:
             for resource in self._resources(pair):
@@ -275,12 +275,12 @@ class Network(Generic[Variant]):
         mirror = self._in_first_part(other)
         return self.equal_parts == 2 and mirror.host != other.host and mirror.host == one.host
 
-    def _resources(self, ends: Ends) -> dict[Resource, int]:
+    def _resources(self, ends: Ends) -> dict[_Resource, int]:
         """Return the limited resources that a channel crosses, with their capacities in bit/s."""
         one, other = ends
         if one.host == other.host:
             return {}
-        found: dict[Resource, int] = {}
+        found: dict[_Resource, int] = {}
         if self.topology.intra_rate_bps is not None:
             found["port", self.arrival_host(ends), ""] = self.topology.intra_rate_bps
         if one.datacenter == other.datacenter:
@@ -293,12 +293,12 @@ class Network(Generic[Variant]):
             found["trunk", one.datacenter, other.datacenter] = self._trunk_part_bps(conditions)
         return found
 
-    def _ranges(self, ends: Ends) -> dict[Resource, tuple[int, int]]:
+    def _ranges(self, ends: Ends) -> dict[_Resource, tuple[int, int]]:
         """Return the least and the largest capacity of each resource that a channel crosses and that changes."""
         path = self._path(ends)
         if path is None:
             return {}
-        found: dict[Resource, tuple[int, int]] = {
+        found: dict[_Resource, tuple[int, int]] = {
             ("node_pair", ends[0].host.name, ends[1].host.name): path.pair_range_bps
         }
         if (trunk := path.trunk_range_bps) is not None:
@@ -313,11 +313,11 @@ class Network(Generic[Variant]):
         pipelines = self.variant.placement.pipelines
         return pipelines[place.pipeline % (len(pipelines) // self.equal_parts)][place.stage]
 
-    def _binding(self, crossed: Mapping[Ends, Mapping[Resource, int]]) -> dict[Resource, int]:
+    def _binding(self, crossed: Mapping[Ends, Mapping[_Resource, int]]) -> dict[_Resource, int]:
         """Return the resources that can be a bottleneck, without those that can carry all their node pairs at once."""
         capacities = {resource: bps for resources in crossed.values() for resource, bps in resources.items()}
         ranges = {resource: each for ends in crossed for resource, each in self._ranges(ends).items()}
-        most_bps: dict[Resource, dict[tuple[str, str], int]] = {}
+        most_bps: dict[_Resource, dict[tuple[str, str], int]] = {}
         for (one, other), resources in crossed.items():
             hosts = one.host.name, other.host.name
             for resource in resources:

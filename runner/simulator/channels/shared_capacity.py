@@ -22,7 +22,7 @@ from wanbed.runner.simulator.event_queue import EventQueue
 _NO_LIMIT_BPS = 1 << 62
 
 
-class Hub:
+class _Hub:
     """A resource that many node pairs share, such as a trunk. ``configured_bps`` is the most that those sending use."""
 
     __slots__ = ("capacity_bps", "configured_bps", "groups", "left_bps", "limits", "number", "open_count")
@@ -32,7 +32,7 @@ class Hub:
         self.capacity_bps = capacity_bps
         self.configured_bps = 0
         self.limits = False
-        self.groups: dict[AlikePairs, None] = {}
+        self.groups: dict[_AlikePairs, None] = {}
         self.left_bps = 0
         self.open_count = 0
 
@@ -49,23 +49,23 @@ class Path(NamedTuple):
     widest_bps: int
 
 
-class Port:
+class _Port:
     """The likeness of ports of one capacity, at each of which node pairs of the same ``groups`` arrive."""
 
     __slots__ = ("capacity_bps", "groups", "left_bps", "open_count")
 
     def __init__(self, capacity_bps: int) -> None:
         self.capacity_bps = capacity_bps
-        self.groups: list[AlikePairs] = []
+        self.groups: list[_AlikePairs] = []
         self.left_bps = 0
         self.open_count = 0
 
 
-StreamKey = tuple[int, int, bool, int]
+_StreamKey = tuple[int, int, bool, int]
 """The channels of the node pair that send, how many of them are bursts, whether this is one, and ``payload_share``."""
 
 
-def part_bps(rate_bps: int, key: StreamKey) -> int:
+def _part_bps(rate_bps: int, key: _StreamKey) -> int:
     """Return a channel's part of its node pair's rate: an equal one in whole bit/s, at least 1.
 
     Bursts are served one after the other: the first one has the parts of all bursts.
@@ -75,7 +75,7 @@ def part_bps(rate_bps: int, key: StreamKey) -> int:
     return max(rate_bps - each_bps * (count - bursts), 1) if is_burst else each_bps
 
 
-class AlikePairs:
+class _AlikePairs:
     """Node pairs that are alike. ``sending`` counts those that send; all of them have ``rate_bps``.
 
     ``at_port`` of them arrive at each port. ``fair_bps`` is what their rate is about to be.
@@ -94,7 +94,7 @@ class AlikePairs:
         "widest_bps",
     )
 
-    def __init__(self, path: Path, hubs: list[Hub], port: Port | None, at_port: int) -> None:
+    def __init__(self, path: Path, hubs: list[_Hub], port: _Port | None, at_port: int) -> None:
         self.hubs = hubs
         self.own_bps = path.own_bps
         self.widest_bps = path.widest_bps
@@ -104,7 +104,7 @@ class AlikePairs:
         self.rate_bps = 0
         self.fair_bps = 0
         self.is_open = False
-        self.streams: dict[StreamKey, Stream] = {}
+        self.streams: dict[_StreamKey, Stream] = {}
 
     def add(self) -> None:
         """Handle that one more node pair sends."""
@@ -121,34 +121,34 @@ class AlikePairs:
                 del hub.groups[self]
 
 
-class Groups:
+class _Groups:
     """All groups of a simulation, and their streams."""
 
-    def __init__(self, events: EventQueue, hubs: dict[int, Hub]) -> None:
+    def __init__(self, events: EventQueue, hubs: dict[int, _Hub]) -> None:
         self._events = events
         self._hubs = hubs
-        self._groups: dict[Path, AlikePairs] = {}
-        self._at_ports: dict[tuple[int, tuple[Path, ...]], dict[Path, AlikePairs]] = {}
+        self._groups: dict[Path, _AlikePairs] = {}
+        self._at_ports: dict[tuple[int, tuple[Path, ...]], dict[Path, _AlikePairs]] = {}
         self.streams: list[Stream] = []
 
-    def away_from_ports(self, path: Path) -> AlikePairs:
+    def away_from_ports(self, path: Path) -> _AlikePairs:
         """Return the group of node pairs that no port limits."""
         group = self._groups.get(path)
         if group is None:
             group = self._groups[path] = self._created(path, None, 0)
         return group
 
-    def at_ports(self, capacity_bps: int, arriving: tuple[Path, ...]) -> dict[Path, AlikePairs]:
+    def at_ports(self, capacity_bps: int, arriving: tuple[Path, ...]) -> dict[Path, _AlikePairs]:
         """Return the group of each path that arrives at ports at which ``arriving``, in order, arrive."""
         found = self._at_ports.get((capacity_bps, arriving))
         if found is None:
-            port = Port(capacity_bps)
+            port = _Port(capacity_bps)
             found = {path: self._created(path, port, arriving.count(path)) for path in dict.fromkeys(arriving)}
             port.groups = list(found.values())
             self._at_ports[capacity_bps, arriving] = found
         return found
 
-    def stream(self, group: AlikePairs, key: StreamKey) -> Stream:
+    def stream(self, group: _AlikePairs, key: _StreamKey) -> Stream:
         """Return the stream of a group's channels that have one rate."""
         stream = group.streams.get(key)
         if stream is None:
@@ -156,11 +156,11 @@ class Groups:
             self.streams.append(stream)
         return stream
 
-    def _created(self, path: Path, port: Port | None, at_port: int) -> AlikePairs:
-        return AlikePairs(path, [self._hubs[number] for number in path.hubs], port, at_port)
+    def _created(self, path: Path, port: _Port | None, at_port: int) -> _AlikePairs:
+        return _AlikePairs(path, [self._hubs[number] for number in path.hubs], port, at_port)
 
 
-def share_fairly(groups: list[AlikePairs], hubs: list[Hub], ports: list[Port]) -> None:
+def _share_fairly(groups: list[_AlikePairs], hubs: list[_Hub], ports: list[_Port]) -> None:
     """Set ``fair_bps`` of ``groups`` to their max-min fair rate, as ``fair_rates_bps`` computes it for node pairs.
 
     ``hubs`` in order of number, and ``ports``, are all that limit them, apart from their own resources. Of resources
@@ -186,7 +186,7 @@ def share_fairly(groups: list[AlikePairs], hubs: list[Hub], ports: list[Port]) -
                 waiting -= 1
 
 
-def _open(groups: list[AlikePairs], hubs: list[Hub], ports: list[Port]) -> None:
+def _open(groups: list[_AlikePairs], hubs: list[_Hub], ports: list[_Port]) -> None:
     for hub in hubs:
         hub.left_bps, hub.open_count = hub.capacity_bps, 0
     for port in ports:
@@ -199,11 +199,11 @@ def _open(groups: list[AlikePairs], hubs: list[Hub], ports: list[Port]) -> None:
             group.port.open_count += group.at_port
 
 
-def _own_bps(group: AlikePairs) -> int:
+def _own_bps(group: _AlikePairs) -> int:
     return group.own_bps
 
 
-def _fill(group: AlikePairs, share_bps: int) -> None:
+def _fill(group: _AlikePairs, share_bps: int) -> None:
     group.is_open = False
     group.fair_bps = max(share_bps, 1)
     for hub in group.hubs:
@@ -248,7 +248,7 @@ class NodePairFlow:
         self.hubs_most_bps: tuple[int, ...] = ()
         self.port: _HostPort | None = None
         self.port_most_bps = 0
-        self.group: AlikePairs | None = None
+        self.group: _AlikePairs | None = None
         """The flows like it, while it sends and others may limit it."""
         self.fixed_bps = 0
         """Its rate while it sends and others never limit it."""
@@ -304,17 +304,17 @@ class SharedCapacity:
         self._own = frozenset(own)
         self._ports = {number: _HostPort(capacities_bps[number]) for number in ports}
         self._hubs = {
-            number: Hub(number, capacity_bps)
+            number: _Hub(number, capacity_bps)
             for number, capacity_bps in capacities_bps.items()
             if number not in self._own and number not in self._ports
         }
-        self._groups = Groups(events, self._hubs)
+        self._groups = _Groups(events, self._hubs)
         self._most_channels = 0
         self._most_flows = 0
         self._first_turn = 0
         self._changed: dict[Stream, None] = {}
         self._touched: dict[NodePairFlow, None] = {}
-        self._touched_hubs: dict[Hub, None] = {}
+        self._touched_hubs: dict[_Hub, None] = {}
         self._touched_ports: dict[_HostPort, None] = {}
 
     @property
@@ -436,14 +436,14 @@ class SharedCapacity:
             stream.arm(now_ns)
         self._changed.clear()
 
-    def _set_rates(self, groups: Iterable[AlikePairs], now_ns: int) -> None:
+    def _set_rates(self, groups: Iterable[_AlikePairs], now_ns: int) -> None:
         """Give ``groups`` their fair rates."""
         for group in groups:
             if group.fair_bps != group.rate_bps:
                 group.rate_bps = group.fair_bps
                 for key, stream in group.streams.items():
                     if stream.members:
-                        stream.set_rate(part_bps(group.rate_bps, key), now_ns, self._first_turn)
+                        stream.set_rate(_part_bps(group.rate_bps, key), now_ns, self._first_turn)
                         self._changed[stream] = None
 
     def _is_shared(self, flow: NodePairFlow) -> bool:
@@ -482,7 +482,7 @@ class SharedCapacity:
         for channel in flow.sending:
             channel.leave()
 
-    def _affected(self, moved: Iterable[NodePairFlow]) -> list[AlikePairs]:
+    def _affected(self, moved: Iterable[NodePairFlow]) -> list[_AlikePairs]:
         """Return the groups whose rates may change, with their fair rates."""
         seeds = {flow.group: None for flow in moved if flow.group is not None}
         for hub in self._touched_hubs:
@@ -491,9 +491,9 @@ class SharedCapacity:
             if limited or hub.limits:
                 seeds.update(hub.groups)
         waiting = list(seeds)
-        found: dict[AlikePairs, None] = {}
-        hubs: dict[Hub, None] = {}
-        ports: dict[Port, None] = {}
+        found: dict[_AlikePairs, None] = {}
+        hubs: dict[_Hub, None] = {}
+        ports: dict[_Port, None] = {}
         limited_groups = []
         while waiting:
             group = waiting.pop()
@@ -517,7 +517,7 @@ class SharedCapacity:
                 limited_groups.append(group)
             else:
                 group.fair_bps = group.widest_bps
-        share_fairly(limited_groups, sorted(hubs, key=_hub_number), list(ports))
+        _share_fairly(limited_groups, sorted(hubs, key=_hub_number), list(ports))
         return list(found)
 
     def _split(self, flow: NodePairFlow, now_ns: int) -> None:
@@ -541,15 +541,15 @@ class SharedCapacity:
                     self._give(channel, flow, (count, len(bursts), True, channel.payload_share), position)
                 position += 2
 
-    def _give(self, channel: Sender, flow: NodePairFlow, key: StreamKey, position: int) -> None:
+    def _give(self, channel: Sender, flow: NodePairFlow, key: _StreamKey, position: int) -> None:
         """Give a channel its part of the flow's rate."""
         now_ns, group = self.events.now_ns, flow.group
         if group is None:
-            channel.send_at(part_bps(flow.fixed_bps, key), now_ns, self._first_turn + position)
+            channel.send_at(_part_bps(flow.fixed_bps, key), now_ns, self._first_turn + position)
             return
         stream = self._groups.stream(group, key)
         if not stream.members:
-            stream.set_rate(part_bps(group.rate_bps, key), now_ns, self._first_turn)
+            stream.set_rate(_part_bps(group.rate_bps, key), now_ns, self._first_turn)
         channel.position = position
         channel.join(stream, now_ns, self._first_turn + position)
         self._changed[stream] = None
@@ -559,5 +559,5 @@ def _number(flow: NodePairFlow) -> int:
     return flow.number
 
 
-def _hub_number(hub: Hub) -> int:
+def _hub_number(hub: _Hub) -> int:
     return hub.number

@@ -22,7 +22,7 @@ from wanbed.runner.tcp.channel import Channel
 from wanbed.testbed.network.flow_model.line import Line
 
 Rows = npt.NDArray[np.int64]
-Numbers = npt.NDArray[np.int64]
+_Numbers = npt.NDArray[np.int64]
 
 _TIME_BITS = 20
 """A rate times a time is computed in two parts, because the product would overflow 64 bits."""
@@ -31,7 +31,7 @@ _MOST_PRODUCT = 1 << 62
 _NONE: "array[int]" = array("q")
 
 
-class Served:
+class _Served:
     """The service of a stream until each of its changes: whole bytes, and the rest in bits x 10^9."""
 
     def __init__(self, stream: Stream) -> None:
@@ -56,12 +56,12 @@ class ServedStreams:
 
     def __init__(self, streams: Sequence[Stream]) -> None:
         self._streams = streams
-        self._known: dict[int, Served] = {}
+        self._known: dict[int, _Served] = {}
 
-    def __getitem__(self, number: int) -> Served:
+    def __getitem__(self, number: int) -> _Served:
         """Return the service of a stream."""
         if number not in self._known:
-            self._known[number] = Served(self._streams[number])
+            self._known[number] = _Served(self._streams[number])
         return self._known[number]
 
 
@@ -101,14 +101,14 @@ class History:
             [(self._varied[each], self._near(self._varied[each], times_ns[first[each] : last[each]])) for each in asked]
         )
 
-    def _near(self, row: Numbers, times_ns: Column) -> Numbers:
+    def _near(self, row: _Numbers, times_ns: Column) -> _Numbers:
         """Return the numbers of the stream's changes inside a stretch that are nearest to ``times_ns``."""
         changes = self._changes(row)
         after = np.searchsorted(self._served[row[1]].times_ns[changes], times_ns)
         near = np.unique(np.add.outer(after, (-1, 0, 1)))
         return np.asarray(changes[near[(near >= 0) & (near < len(changes))]], np.int64)
 
-    def _changes(self, row: Numbers) -> Numbers:
+    def _changes(self, row: _Numbers) -> _Numbers:
         """Return the numbers of the stream's changes inside a stretch."""
         number, stream, before, last = row[:4].tolist()
         begin_ns, end_ns, _ = self.rows[number]
@@ -116,7 +116,7 @@ class History:
         first, end = np.searchsorted(times_ns, begin_ns, side="right"), np.searchsorted(times_ns, end_ns)
         return np.arange(before + 1 + int(first), before + 1 + int(end))
 
-    def _cut(self, cuts: Sequence[tuple[Numbers, Numbers]]) -> Rows:
+    def _cut(self, cuts: Sequence[tuple[_Numbers, _Numbers]]) -> Rows:
         """Return all stretches, each varied one that is given cut at the given changes of its stream."""
         if not cuts:
             return self.rows
@@ -130,7 +130,7 @@ class History:
             done = number + 1
         return np.concatenate([*pieces, self.rows[done:]])
 
-    def _gone(self, row: Numbers, changes: Numbers) -> Numbers:
+    def _gone(self, row: _Numbers, changes: _Numbers) -> _Numbers:
         """Return the whole bytes of a stretch that had left at changes of its stream."""
         _, stream, _, _, threshold_bytes, threshold_bits_ns, unnoted = row.tolist()
         served, frame = self._served[stream], self._bits_ns_per_byte // BITS_NS

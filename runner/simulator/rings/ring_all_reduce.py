@@ -410,10 +410,10 @@ class _SparseRound:
             done(self._ready_ns[position], now_ns)
 
 
-JoinBucket = Callable[[int, int, Done], None]
+_JoinBucket = Callable[[int, int, Done], None]
 """Lets the replica join the all-reduce of a bucket, at a time."""
 
-BucketSummed = Callable[[int, int, int], None]
+_BucketSummed = Callable[[int, int, int], None]
 """Called with the number of a bucket, and with the start and the end, possibly future, of its all-reduce."""
 
 
@@ -425,7 +425,7 @@ class BucketSum:
     """
 
     def __init__(
-        self, events: EventQueue, buckets: int, join: JoinBucket, summed: BucketSummed, virtual_stages: int = 1
+        self, events: EventQueue, buckets: int, join: _JoinBucket, summed: _BucketSummed, virtual_stages: int = 1
     ) -> None:
         self._events = events
         self._buckets = buckets

@@ -12,11 +12,11 @@ from wanbed.runner.simulator.rings.ring import NestedRing, Ring
 from wanbed.runner.simulator.rings.ring_all_reduce import Done, RingCut, SharedRing, SparseRing, all_reduce_ends_ns
 from wanbed.runner.tcp.channel import Channel, PrivateChannel
 
-Hops = tuple[Ends, ...]
+_Hops = tuple[Ends, ...]
 """The two places of each hop of a ring, from each replica to the next."""
 
 
-def ring_levels(network: Network[PipelineVariant]) -> dict[int, tuple[tuple[Hops, ...], ...]]:
+def _ring_levels(network: Network[PipelineVariant]) -> dict[int, tuple[tuple[_Hops, ...], ...]]:
     """Return the rings of each stage, level by level, as ``StageRings`` has them.
 
     Stages without gradients are left out. With a single replica there are no rings. Where only one of several equal
@@ -36,7 +36,7 @@ def ring_ends(network: Network[PipelineVariant]) -> dict[int, list[Ends]]:
     """Return the two places of each hop of all rings of each stage that has gradients and replicas."""
     return {
         stage: [pair for level in levels for ring in level for pair in ring]
-        for stage, levels in ring_levels(network).items()
+        for stage, levels in _ring_levels(network).items()
     }
 
 
@@ -71,7 +71,7 @@ class Rings:
         self._crossing: list[Crossing] = []
         self._private: list[PrivateRing] = []
         self._network, self._channels, self._events = network, channels, events
-        for stage, levels in ring_levels(network).items():
+        for stage, levels in _ring_levels(network).items():
             replicas = [one.pipeline for hops in levels[0] for one, _ in hops]
             self._positions[stage] = {pipeline: position for position, pipeline in enumerate(replicas)}
             if stage in apart:
@@ -83,7 +83,7 @@ class Rings:
             ]
             self._rings[stage] = made[0][0] if len(made) == 1 else NestedRing(made[0], made[1], events)
 
-    def _ring(self, stage: int, level: int, number: int, hops: Hops) -> Ring:
+    def _ring(self, stage: int, level: int, number: int, hops: _Hops) -> Ring:
         size_bytes, cut = ring_cut(self._network, stage, level, number)
         own = [self._channels[pair] for pair in hops]
         ring = create_ring(

@@ -59,7 +59,7 @@ class LaneRate:
             each.busy_until(lane, until_ns)
 
 
-BITS_NS: Final = 8 * 10**9
+_BITS_NS: Final = 8 * 10**9
 
 
 class Lane:
@@ -93,7 +93,7 @@ class Lane:
         if rate_bps is None:
             self.carried_ns = 0
             return due_ns
-        self.carried_ns = -(-wire_bytes * BITS_NS // rate_bps)
+        self.carried_ns = -(-wire_bytes * _BITS_NS // rate_bps)
         self._free_ns = max(due_ns, self._free_ns) + self.carried_ns
         self._rates.busy_until(self._free_ns)
         return self._free_ns

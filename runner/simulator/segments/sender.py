@@ -15,7 +15,7 @@ from wanbed.runner.simulator.segments.receiver import Receiver
 from wanbed.runner.simulator.segments.segment import INITIAL_SEGMENTS, Segment
 from wanbed.testbed.network.flow_model.line import FRAME_BYTES, PAYLOAD_BYTES
 
-TICK_NS: Final = 10_000_000
+_TICK_NS: Final = 10_000_000
 """The tick of a kernel's clock at 100 Hz, as in virtual time."""
 
 _LEAST_TIMEOUT_NS: Final = 200_000_000
@@ -52,7 +52,7 @@ class RoundTrips:
         """Return after how long a tail loss probe is sent. The acknowledgement of a single segment may be delayed."""
         if not self._smooth_ns:
             return _FIRST_TIMEOUT_NS
-        return 2 * self._smooth_ns + (_LEAST_TIMEOUT_NS if outstanding == 1 else _PROBE_TICKS * TICK_NS)
+        return 2 * self._smooth_ns + (_LEAST_TIMEOUT_NS if outstanding == 1 else _PROBE_TICKS * _TICK_NS)
 
     @property
     def reordering_ns(self) -> int:
@@ -62,12 +62,12 @@ class RoundTrips:
 
 def goes_off_ns(from_ns: int, wait_ns: int) -> int:
     """Return when a timer of the kernel goes off: it counts whole ticks, and one more."""
-    return (from_ns // TICK_NS - -wait_ns // TICK_NS + 1) * TICK_NS
+    return (from_ns // _TICK_NS - -wait_ns // _TICK_NS + 1) * _TICK_NS
 
 
 def late_segment_ns(now_ns: int, wait_ns: int) -> int:
     """Return when the timer for segments that may only be late goes off."""
-    return goes_off_ns(now_ns, wait_ns + _PROBE_TICKS * TICK_NS)
+    return goes_off_ns(now_ns, wait_ns + _PROBE_TICKS * _TICK_NS)
 
 
 _DUPLICATES: Final = 3
@@ -75,7 +75,7 @@ _HEADER_BYTES: Final = FRAME_BYTES - PAYLOAD_BYTES
 _NEVER: Final = -1
 
 
-class State(IntEnum):
+class _State(IntEnum):
     """The way in which a sender deals with losses at present."""
 
     OPEN = 0
@@ -83,7 +83,7 @@ class State(IntEnum):
     TIMED_OUT = 2
 
 
-class SegmentSource(Protocol):
+class _SegmentSource(Protocol):
     """The source of a sender's bytes."""
 
     def refill(self, sender: "SegmentSender", now_ns: int) -> None:
@@ -102,7 +102,7 @@ class SegmentSender:
     def __init__(
         self,
         events: EventQueue,
-        stream: SegmentSource,
+        stream: _SegmentSource,
         congestion: Cubic | Bbr,
         forth: Lane,
         *,
@@ -120,7 +120,7 @@ class SegmentSender:
         self._events, self._stream, self._forth = events, stream, forth
         self._most_bytes, self._restarts, self._header_bytes = most_bytes, restarts, header_bytes
         self._unsent_bytes = unsent_bytes
-        self._state = State.OPEN
+        self._state = _State.OPEN
         self._outstanding: deque[Segment] = deque()
         self._by_time: deque[tuple[Segment, int]] = deque()
         self._lost: deque[Segment] = deque()
@@ -211,7 +211,7 @@ class SegmentSender:
     def _transmit(self, segment: Segment, now_ns: int) -> None:
         if segment.sent_ns and segment is self._outstanding[0]:
             self._rto_from_ns = now_ns
-        elif self._state is State.RECOVERS and not segment.resent:
+        elif self._state is _State.RECOVERS and not segment.resent:
             self._resent += 1
         if (bbr := self._bbr) is not None:
             segment.stamp = bbr.stamped(now_ns, idle=not self.in_flight and segment is self._outstanding[0])
@@ -292,7 +292,7 @@ class SegmentSender:
         self._rto_from_ns = self._probe_from_ns = now_ns
         self._backoff = 0
         if self._probed >= 0 and next_byte >= self._probed:
-            if self._probe_resent >= 0 and self._state is State.OPEN:
+            if self._probe_resent >= 0 and self._state is _State.OPEN:
                 self.congestion.threshold = self.congestion.reduced()
                 if self._bbr is None:
                     self.congestion.window = self.congestion.threshold
@@ -304,7 +304,7 @@ class SegmentSender:
         self._reorder_ns = _NEVER
         if self._rack_ns < 0:
             return 0
-        at_once = self._state is not State.OPEN or self._beyond_gap >= _DUPLICATES
+        at_once = self._state is not _State.OPEN or self._beyond_gap >= _DUPLICATES
         wait_ns = 0 if at_once else self._round_trips.reordering_ns
         while by_time:
             segment, sent_ns = by_time[0]
@@ -331,22 +331,22 @@ class SegmentSender:
 
     def _control(self, now_ns: int, delivered: int, *, advanced: bool, newly_lost: int) -> None:
         congestion = self.congestion
-        if self._state is not State.OPEN and self._una >= self._high:
-            if self._state is State.RECOVERS and self._bbr is None:
+        if self._state is not _State.OPEN and self._una >= self._high:
+            if self._state is _State.RECOVERS and self._bbr is None:
                 congestion.window = congestion.threshold
-            self._state = State.OPEN
-        if self._state is State.OPEN and newly_lost:
-            self._state = State.RECOVERS
+            self._state = _State.OPEN
+        if self._state is _State.OPEN and newly_lost:
+            self._state = _State.RECOVERS
             self._high = self.sent
             self._before, self._delivered, self._resent = congestion.window, 0, 0
             congestion.threshold = congestion.reduced()
             self._probed = self._probe_resent = _NEVER
         if self._bbr is not None:
-            recovers = self._state is not State.OPEN
+            recovers = self._state is not _State.OPEN
             self._bbr.control(now_ns, delivered, newly_lost, self.in_flight, recovers=recovers)
-        elif self._state is State.RECOVERS:
+        elif self._state is _State.RECOVERS:
             self._reduce(delivered, advanced=advanced, newly_lost=newly_lost)
-        elif delivered and (advanced or self._state is State.OPEN):
+        elif delivered and (advanced or self._state is _State.OPEN):
             limited = self._is_limited or (congestion.in_slow_start and congestion.window < 2 * self._most_out)
             if limited:
                 congestion.acknowledged(now_ns, delivered)
@@ -369,8 +369,8 @@ class SegmentSender:
 
     def _restart_if_idle(self, now_ns: int) -> None:
         congestion = self.congestion
-        timeout_ticks = -(-self._round_trips.timeout_ns // TICK_NS)
-        idle_ticks = now_ns // TICK_NS - self._last_sent_ns // TICK_NS
+        timeout_ticks = -(-self._round_trips.timeout_ns // _TICK_NS)
+        idle_ticks = now_ns // _TICK_NS - self._last_sent_ns // _TICK_NS
         if idle_ticks <= timeout_ticks:
             return
         congestion.threshold = max(congestion.threshold, congestion.window * 3 // 4)
@@ -386,7 +386,7 @@ class SegmentSender:
             self._due_ns = _NEVER
             return
         due_ns = goes_off_ns(self._rto_from_ns, self._round_trips.timeout_ns << self._backoff)
-        if self._state is State.OPEN and not self._beyond_gap and self._probed < 0:
+        if self._state is _State.OPEN and not self._beyond_gap and self._probed < 0:
             wait_ns = self._round_trips.probe_ns(len(self._outstanding))
             due_ns = min(due_ns, goes_off_ns(self._probe_from_ns, wait_ns))
         if self._reorder_ns >= 0:
@@ -436,10 +436,10 @@ class SegmentSender:
 
     def _time_out(self, now_ns: int) -> None:
         congestion = self.congestion
-        if self._state is not State.TIMED_OUT:
+        if self._state is not _State.TIMED_OUT:
             congestion.threshold = congestion.reduced()
             congestion.timed_out(now_ns, self.sent)
-        self._state = State.TIMED_OUT
+        self._state = _State.TIMED_OUT
         self._high = self.sent
         self._lost.clear()
         for segment in self._outstanding:

@@ -23,7 +23,7 @@ from tests.reliability.kills.disturbances import (
 from tests.reliability.kills.outcomes import DISK, OUT
 from tests.reliability.kills.room import remount
 from tests.reliability.kills.scenes import Scene
-from tests.support.testbed.process_tree import descendants
+from tests.support.testbed.processes import descendants
 from wanbed.testbed.claims.processes import process_start_ticks
 
 _STOPPED_S = 1.0

@@ -16,8 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tests.support.testbed.command_line import command_line
-from tests.support.testbed.process_tree import children, descendants
+from tests.support.testbed.processes import children, command_line, descendants
 from wanbed.testbed.claims.processes import process_start_ticks
 from wanbed.testbed.claims.registry import STATE_ROOT
 from wanbed.workloads.user_programs.program_watch import adopt_descendants

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tests.support.faults.random_moments import ENDED_S
 from tests.support.runner.wanbed_command import WANBED
-from tests.support.testbed.command_line import command_line
+from tests.support.testbed.processes import command_line
 from tests.support.until import until_within
 from wanbed.results import load
 from wanbed.results.metrics.iterations import iteration_windows

@@ -22,7 +22,9 @@ CARD = "eth0"
 """A machine's card."""
 
 _PATIENCE_S = 20
+
 _SUBNETS = ipaddress.IPv4Network("100.64.0.0/10")
+
 _SHELL = """
 set -e
 mount --make-rprivate /
@@ -163,3 +165,8 @@ def _run(argv: Sequence[str]) -> None:
     done = subprocess.run(argv, check=False, capture_output=True, text=True)
     if done.returncode != 0:
         raise RuntimeError(f"{shlex.join(argv)}: {done.stderr}")
+
+
+def links_outside() -> set[str]:
+    """Return the machine's own links, without those of clusters that other tests have meanwhile."""
+    return {name for name in os.listdir("/sys/class/net") if not name.startswith(LINK)}

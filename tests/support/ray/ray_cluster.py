@@ -2,6 +2,8 @@
 
 It wants root, takes about ten seconds to start and 300 MB a node, and ends with the process that started it. Its head
 has no CPUs, so that work goes to the nodes; drivers run beside the head, as on a real rack. Token authentication is on.
+
+The tests of a module share one by the fixture ``two_nodes``, which is imported where it is used.
 """
 
 import json
@@ -12,6 +14,8 @@ import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+
+import pytest
 
 from tests.support.ray.cluster_head import ClusterHead, cluster_head, ray_start
 from tests.support.ray.machine_namespaces import NamespaceMachine, Switch, switch
@@ -92,4 +96,12 @@ def ray_cluster(*nodes: RayNode, head_cpus: int = 0, **head_variables: str) -> I
     with switch() as network, cluster_head(network.address, cpus=head_cpus, **head_variables) as head:
         cluster = RayCluster(head, network)
         cluster.add(*nodes)
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def two_nodes() -> Iterator[RayCluster]:
+    """Yield a cluster of a node in each of two datacenters, ``east`` and ``west``."""
+    nodes = (RayNode(name, {"wanbed.datacenter": name}) for name in ("east", "west"))
+    with ray_cluster(*nodes) as cluster:
         yield cluster

@@ -13,7 +13,7 @@ import sys
 import time
 from contextlib import suppress
 
-from tests.support.testbed.process_tree import descendants
+from tests.support.testbed.processes import descendants
 from wanbed.workloads.user_programs.program_watch import adopt_descendants
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.runner.wanbed_command import BUSY_OR_NOT, WANBED, printed, wanbed
-from tests.support.testbed.command_line import command_line
+from tests.support.testbed.processes import command_line
 from tests.support.until import until_within
 from wanbed import results
 from wanbed.testbed.claims.processes import marked_processes

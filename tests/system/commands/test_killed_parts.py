@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.runner.wanbed_command import WANBED
-from tests.support.testbed.command_line import command_line
-from tests.support.testbed.process_tree import descendants
+from tests.support.testbed.processes import command_line, descendants
 from tests.support.until import until_within
 from wanbed.runner.runs.faults import NO_DATA
 

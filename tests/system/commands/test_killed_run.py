@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
+from tests.support.ray.machine_namespaces import links_outside
 from tests.support.runner.wanbed_command import WANBED
-from tests.support.testbed.command_line import command_line
-from tests.support.testbed.links_outside import links_outside
+from tests.support.testbed.processes import command_line
 from tests.support.until import until_within
 from wanbed import results
 from wanbed.testbed.claims.processes import SUPERVISED, marked_processes

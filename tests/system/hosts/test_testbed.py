@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.testbed.links_outside import links_outside
+from tests.support.ray.machine_namespaces import links_outside
 from wanbed.testbed.claims.processes import marked_processes
 from wanbed.testbed.claims.registry import STATE_ROOT, claims
 from wanbed.testbed.hosts.ping import ping

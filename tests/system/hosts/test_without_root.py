@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from tests.support.runner.wanbed_command import BUSY_OR_NOT
-from tests.support.testbed.command_line import command_line
+from tests.support.testbed.processes import command_line
 from tests.support.until import until_within
 from tests.support.workloads.reference_training import train_reference
 from tests.system.hosts.ordinary_user import DEVICES, ROOT, UNPRIVILEGED, USER, as_ordinary_user

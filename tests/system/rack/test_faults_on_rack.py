@@ -14,8 +14,10 @@ import pytest
 from tests.support.rack.rack_machine import RackMachine, namespace_machines
 from tests.support.ray.machine_namespaces import NamespaceMachine
 from tests.support.ray.machine_remains import command_of, processes_on
-from tests.support.ray.ray_cluster import RayCluster
-from tests.support.ray.ray_fixture import two_nodes  # noqa: F401 - a fixture
+from tests.support.ray.ray_cluster import (
+    RayCluster,
+    two_nodes,  # noqa: F401 - a fixture
+)
 from tests.support.until import until_within
 from wanbed.results import load
 from wanbed.runner.emulation.running_trial import TrialSpec

@@ -15,7 +15,7 @@ import pytest
 
 from tests.support.runner.called_wanbed import run_here
 from tests.support.runner.wanbed_command import WANBED
-from tests.support.testbed.command_line import command_line
+from tests.support.testbed.processes import command_line
 from tests.support.until import until_within
 from tests.system.training.forked_ranks import ENVIRONMENT, fork_ranks
 from tests.system.virtual_time.inside_virtual_time import kernel_or_skip

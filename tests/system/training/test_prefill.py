@@ -20,7 +20,7 @@ import pytest
 import yaml
 
 from tests.support.runner.wanbed_command import BUSY_OR_NOT, WANBED
-from tests.support.testbed.process_tree import children
+from tests.support.testbed.processes import children
 from wanbed import results
 from wanbed.results.reading.run import Run
 from wanbed.results.records.span_log import COMPUTE_KINDS, PREFILL

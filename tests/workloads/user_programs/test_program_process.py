@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.testbed.process_tree import children
+from tests.support.testbed.processes import children
 from tests.support.until import until_within
 from tests.workloads.user_programs.conftest import MODULE, PATIENCE_S, Programs
 from wanbed.module_process import module_command

@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
-from tests.support.ray.ray_cluster import RayCluster
-from tests.support.ray.ray_fixture import two_nodes  # noqa: F401 - a fixture
+from tests.support.ray.ray_cluster import (
+    RayCluster,
+    two_nodes,  # noqa: F401 - a fixture
+)
 from tests.support.runner.background import TO_WEST, with_background
 from tests.support.runner.two_jobs import two_jobs
 from wanbed.results import load

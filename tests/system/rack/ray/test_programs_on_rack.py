@@ -12,8 +12,10 @@ from typing import Any
 import pytest
 import torch
 
-from tests.support.ray.ray_cluster import RayCluster
-from tests.support.ray.ray_fixture import two_nodes  # noqa: F401 - a fixture
+from tests.support.ray.ray_cluster import (
+    RayCluster,
+    two_nodes,  # noqa: F401 - a fixture
+)
 from wanbed.module_process import module_command
 from wanbed.results import load
 

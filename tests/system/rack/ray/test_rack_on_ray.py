@@ -13,8 +13,12 @@ from typing import Any
 import pytest
 
 from tests.support.ray.machine_remains import network_of, remains
-from tests.support.ray.ray_cluster import RayCluster, RayNode, ray_cluster
-from tests.support.ray.ray_fixture import two_nodes  # noqa: F401 - a fixture
+from tests.support.ray.ray_cluster import (
+    RayCluster,
+    RayNode,
+    ray_cluster,
+    two_nodes,  # noqa: F401 - a fixture
+)
 from tests.support.until import until_within
 from wanbed.runner.rack_runs.cluster import WITHOUT_AUTH
 from wanbed.testbed.claims.processes import MARKER, marked_processes

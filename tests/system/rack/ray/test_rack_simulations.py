@@ -8,8 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.ray.ray_cluster import RayCluster, RayNode, ray_cluster
-from tests.support.ray.ray_fixture import two_nodes  # noqa: F401 - a fixture
+from tests.support.ray.ray_cluster import (
+    RayCluster,
+    RayNode,
+    ray_cluster,
+    two_nodes,  # noqa: F401 - a fixture
+)
 from wanbed.module_process import module_command
 
 # The witness of a rack over Ray is test_rack_on_ray.py.

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.ray.ray_cluster import RayCluster
-from tests.support.ray.ray_fixture import two_nodes  # noqa: F401 - a fixture
+from tests.support.ray.ray_cluster import (
+    RayCluster,
+    two_nodes,  # noqa: F401 - a fixture
+)
 from tests.support.until import until_within
 
 # The witness of a rack over Ray is test_rack_on_ray.py.

@@ -1,6 +1,14 @@
 from pathlib import Path
 
 
+def command_line(pid: int) -> str:
+    """Return the command line of a process, with spaces between its words; "" if there is none."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+    except OSError:
+        return ""
+
+
 def children(pid: int) -> list[int]:
     """Return the processes that a process has started itself, the oldest first."""
     return sorted(child for child, parent in _parents().items() if parent == pid)

@@ -411,7 +411,7 @@ def _node(number: int, draft: _Draft, places: _Places, begin_ns: int, messages: 
     )
 
 
-SUFFIX = "et"
+_SUFFIX = "et"
 
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]+")
 
@@ -438,13 +438,13 @@ def write_chakra_trace(run: Path, folder: Path, selection: Selection) -> ChakraC
     chosen = chosen_iteration(run, selection)
     ranks = trial_nodes(chosen)
     name = _NOT_IN_NAMES.sub("-", chosen.trial.variant).strip("-") or "trace"
-    wanted = {f"{name}.{rank}.{SUFFIX}" for rank in ranks}
+    wanted = {f"{name}.{rank}.{_SUFFIX}" for rank in ranks}
     folder.mkdir(parents=True, exist_ok=True)
-    for other in sorted(folder.glob(f"*.{SUFFIX}")):
+    for other in sorted(folder.glob(f"*.{_SUFFIX}")):
         if other.name not in wanted:
             raise InputError(f"{folder}: has {other.name} of another trace: give another --output")
     for rank, nodes in ranks.items():
-        with written_whole(folder / f"{name}.{rank}.{SUFFIX}") as partial:
+        with written_whole(folder / f"{name}.{rank}.{_SUFFIX}") as partial:
             partial.write_bytes(rank_bytes(nodes))
     homes = {span.rank: span.datacenter for span in chosen.spans}
     types = Counter(node.type for nodes in ranks.values() for node in nodes)

@@ -152,7 +152,7 @@ def node_message(node: ChakraNode) -> Any:
     return message
 
 
-def node_of(message: Any) -> ChakraNode:
+def _node_of(message: Any) -> ChakraNode:
     """Return the node of a protobuf message."""
     return ChakraNode(
         id=message.id,
@@ -245,4 +245,4 @@ def _node(number: int, content: bytes) -> ChakraNode:
         message: Any = message_class("Node").FromString(content)
     except DecodeError:
         raise ChakraFileError(f"message {number} is no node of a Chakra trace") from None
-    return node_of(message)
+    return _node_of(message)

@@ -66,13 +66,13 @@ class Metric:
     @property
     def text(self) -> Callable[[float | None], str]:
         """The function that writes a figure for readers."""
-        return loss_text if self.kind == "loss-at" else seconds_text
+        return _loss_text if self.kind == "loss-at" else seconds_text
 
 
 ITERATION_TIME = Metric("iteration-time", "iteration-time", "iteration_time_s")
 
 
-def loss_text(loss: float | None) -> str:
+def _loss_text(loss: float | None) -> str:
     """Write a loss with four digits behind the point, ``n/a`` for none."""
     return "n/a" if loss is None else f"{loss:.4f}"
 

@@ -170,8 +170,8 @@ def slice_events(spans: Spans, process: Column, thread: Column, at_ns: Column, c
     argument_of_virtual: pa.StringArray | str = ""
     if of_virtual.any():
         virtual = integers(spans.virtual_stage)
-        name_of_virtual = only_if(of_virtual, joined(" of virtual stage ", virtual))
-        argument_of_virtual = only_if(of_virtual, joined(',"virtual_stage":', virtual))
+        name_of_virtual = _only_if(of_virtual, joined(" of virtual stage ", virtual))
+        argument_of_virtual = _only_if(of_virtual, joined(',"virtual_stage":', virtual))
     microbatch, request = integers(spans.microbatch), integers(spans.request)
     transfers = spans.kind.mapped(lambda kind: int(kind in _TRANSFERS)) == 1
     return joined(
@@ -186,9 +186,9 @@ def slice_events(spans: Spans, process: Column, thread: Column, at_ns: Column, c
         ',"name":"',
         chosen(spans.kind, lambda kind: json_text(kind_text(kind))[1:-1]),
         chosen(spans.tensor, lambda tensor: json_text(f" {carried_text(tensor)}" if tensor else "")[1:-1]),
-        only_if(of_microbatch, joined(" ", microbatch)),
+        _only_if(of_microbatch, joined(" ", microbatch)),
         name_of_virtual,
-        only_if(of_request, joined(" of request ", request)),
+        _only_if(of_request, joined(" of request ", request)),
         '","cat":',
         chosen(spans.kind, lambda kind: json_text("compute" if kind in COMPUTE_KINDS else kind)),
         ',"args":{"pipeline":',
@@ -197,12 +197,12 @@ def slice_events(spans: Spans, process: Column, thread: Column, at_ns: Column, c
         integers(spans.stage),
         ',"iteration":',
         integers(spans.iteration),
-        only_if(of_microbatch, joined(',"microbatch":', microbatch)),
+        _only_if(of_microbatch, joined(',"microbatch":', microbatch)),
         argument_of_virtual,
-        only_if(of_request, joined(',"request":', request)),
-        only_if(spans.size_bytes != 0, joined(',"bytes":', integers(spans.size_bytes))),
-        only_if(contended_ns != 0, joined(',"contended_us":', thousandths_text(contended_ns))),
-        only_if(transfers, joined(',"peer":', chosen(spans.peer, json_text))),
+        _only_if(of_request, joined(',"request":', request)),
+        _only_if(spans.size_bytes != 0, joined(',"bytes":', integers(spans.size_bytes))),
+        _only_if(contended_ns != 0, joined(',"contended_us":', thousandths_text(contended_ns))),
+        _only_if(transfers, joined(',"peer":', chosen(spans.peer, json_text))),
         "}},\n",
     )
 
@@ -266,7 +266,7 @@ def chosen(texts: Texts, written: Callable[[str], str]) -> pa.StringArray:
     return _texts([written(value) for value in texts.values]).take(_column(texts.codes))
 
 
-def only_if(condition: npt.NDArray[np.bool_], texts: pa.StringArray) -> pa.StringArray:
+def _only_if(condition: npt.NDArray[np.bool_], texts: pa.StringArray) -> pa.StringArray:
     """Return the texts where the condition is true, and "" elsewhere."""
     return cast("pa.StringArray", pc.if_else(_column(condition.astype(np.int64)).cast(pa.bool_()), texts, _single("")))
 
@@ -379,15 +379,15 @@ def program_slices(
         *_place(process[rows], thread[rows], own.start_ns + shift_ns, own.end_ns - own.start_ns),
         ',"name":"',
         chosen(own.kind, lambda kind: json_text(kind_text(kind))[1:-1]),
-        only_if(stated, joined(" ", integers(own.iteration))),
+        _only_if(stated, joined(" ", integers(own.iteration))),
         '","cat":',
         chosen(own.kind, lambda kind: json_text("compute" if kind in COMPUTE_KINDS else kind)),
         *_about_program(own),
-        only_if(own.size_bytes != 0, joined(',"bytes":', integers(own.size_bytes))),
-        only_if(grouped, joined(',"group":', chosen(own.tensor, json_text))),
-        only_if(known, joined(',"last_to_begin":"', *_rank(spans, of_last), '"')),
-        only_if(known, joined(',"waited_us":', thousandths_text(waited_ns))),
-        only_if(aimed, joined(',"peer":', chosen(own.peer, json_text))),
+        _only_if(own.size_bytes != 0, joined(',"bytes":', integers(own.size_bytes))),
+        _only_if(grouped, joined(',"group":', chosen(own.tensor, json_text))),
+        _only_if(known, joined(',"last_to_begin":"', *_rank(spans, of_last), '"')),
+        _only_if(known, joined(',"waited_us":', thousandths_text(waited_ns))),
+        _only_if(aimed, joined(',"peer":', chosen(own.peer, json_text))),
         "}},\n",
     )
 

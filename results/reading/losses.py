@@ -66,7 +66,7 @@ class LossCurve:
         """Return the loss at that time; None before the first loss and after the training."""
         if time_s > self.end_s:
             return None
-        found = step_at(self.time_s, self.loss, np.array([time_s]))[0]
+        found = _step_at(self.time_s, self.loss, np.array([time_s]))[0]
         return None if np.isnan(found) else float(found)
 
     def time_to_s(self, loss: float) -> float | None:
@@ -75,7 +75,7 @@ class LossCurve:
         return float(self.time_s[reached[0]]) if len(reached) else None
 
 
-def step_at(x: Numbers, y: Numbers, at: Numbers) -> Numbers:
+def _step_at(x: Numbers, y: Numbers, at: Numbers) -> Numbers:
     """Return the last y whose x is not beyond each of ``at``; NaN before the first. ``x`` must not fall.
 
     At iterations that end at the same x, the last one counts.
@@ -210,8 +210,8 @@ def loss_trials(run: Run, clock: Run | None = None) -> list[LossTrial]:
         for own in timed:
             source = run if clock is None else clock
             if own.id not in clocks:
-                clocks[own.id] = trial_clock(source, own)
-            provenance = Provenance(clock_kind(source), "" if clock is None else clock.path.name)
+                clocks[own.id] = _trial_clock(source, own)
+            provenance = Provenance(_clock_kind(source), "" if clock is None else clock.path.name)
             curves = _curves(run, trial, losses[trial.id], clocks[own.id], provenance)
             seed = trial.facts.get("learning_seed")
             held_out = curves.get(HELD_OUT)
@@ -266,9 +266,9 @@ def _clock_trials(run: Run, trial: StoredTrial, clock: Run) -> list[StoredTrial]
         raise ClockError(f"{here}: it has no sweep point of these values that differs in topology alone")
     found = []
     for point in fitting:
-        fields = training_fields(run, trial.point, trial.variant), training_fields(clock, point, trial.variant)
+        fields = _training_fields(run, trial.point, trial.variant), _training_fields(clock, point, trial.variant)
         shared = fields[0].keys() & fields[1].keys()
-        if difference := first_difference(*({name: each[name] for name in each if name in shared} for each in fields)):
+        if difference := _first_difference(*({name: each[name] for name in each if name in shared} for each in fields)):
             raise ClockError(f"{here}: {difference}")
         repeats = {each.repeat: each for each in clock.trials if (each.point, each.variant) == (point, trial.variant)}
         timed = repeats.get(trial.repeat) or (next(iter(repeats.values())) if len(repeats) == 1 else None)
@@ -283,14 +283,14 @@ def _fits(own: Mapping[str, str], clock: Mapping[str, str]) -> bool:
     return same and all(path.startswith(TOPOLOGY) for path in clock if path not in own)
 
 
-def clock_kind(run: Run) -> ClockKind:
+def _clock_kind(run: Run) -> ClockKind:
     """Return what kind of clock a run's times are of."""
     if run.simulated:
         return "simulated"
     return "virtual" if run.manifest.get("clock") == "virtual" else "measured"
 
 
-def trial_clock(run: Run, trial: StoredTrial) -> TrialClock:
+def _trial_clock(run: Run, trial: StoredTrial) -> TrialClock:
     """Return the clock of a trial; without iterations if it has no span."""
     spans, samples = run.rows[trial.id].spans, run.rows[trial.id].link_samples
     windows = counted_windows(trial, iteration_windows(spans))
@@ -316,7 +316,7 @@ _OF_TRAINING = ("iterations", "precision")
 _OF_VARIANT = ("schedule", "options")
 
 
-def training_fields(run: Run, point: int, variant: str) -> dict[str, Any]:
+def _training_fields(run: Run, point: int, variant: str) -> dict[str, Any]:
     """Return what decides what is trained, and in what steps, by the paths of the experiment file.
 
     Where it trains and over what network, what its text is, and how it is evaluated, are not among them.
@@ -356,7 +356,7 @@ def _swept(field: str, paths: Mapping[str, str]) -> bool:
     return any(field == path or field.startswith(f"{path}.") for path in paths)
 
 
-def first_difference(losses: Mapping[str, Any], clock: Mapping[str, Any]) -> str:
+def _first_difference(losses: Mapping[str, Any], clock: Mapping[str, Any]) -> str:
     """Return the first field that differs, as ``training.iterations: 100, the clock's 50``; "" if none does."""
     for field in dict.fromkeys((*losses, *clock)):
         one, other = losses.get(field) or None, clock.get(field) or None

@@ -31,7 +31,7 @@ def check_manifest(document: Document, source: object) -> None:
             raise RunError(f"{source}: sweep_points.{position}.index: {point.index} is not its position, {_DAMAGED}")
 
 
-def check_trial_facts(document: Document, source: object) -> None:
+def _check_trial_facts(document: Document, source: object) -> None:
     """Raise RunError, ``source: field: fault, remedy`` in one line, unless every command can read a trial's facts."""
     _checked(TrialFacts, document, source)
 
@@ -73,7 +73,7 @@ def read_trials(run: Path, manifest: Mapping[str, Any]) -> list[StoredTrial]:
         if file.parent.suffix == PARTIAL:
             continue
         facts = upgraded_document(read_json(file))
-        check_trial_facts(facts, file)
+        _check_trial_facts(facts, file)
         trial = StoredTrial(
             TrialId(facts["sweep_point"], facts["variant"], facts["repeat"]), file.parent, manifest, facts
         )

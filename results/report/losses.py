@@ -166,7 +166,7 @@ def loss_series(runs: Mapping[str, Run], clocks: Sequence[Run | None] | None = N
 MAX_POINTS = 4
 """The most sweep points that are drawn, each as a picture of its own."""
 
-SPLIT_NAMES = {HELD_OUT: "held-out loss", TRAINING: "training loss"}
+_SPLIT_NAMES = {HELD_OUT: "held-out loss", TRAINING: "training loss"}
 
 _AXIS_NAMES = {
     "iterations": "steps (iterations)",
@@ -211,13 +211,13 @@ def loss_chart(series: Sequence[LossSeries], styles: Styles, salt: str) -> Chart
     return Chart("loss", title, series_legend(styles, variants, runs), drawings, reading, frozenset("xy"))
 
 
-def counted_split(series: Sequence[LossSeries]) -> str:
+def _counted_split(series: Sequence[LossSeries]) -> str:
     """Return the split that is compared: the held-out one if all series have it."""
     return HELD_OUT if all(each.split == HELD_OUT for each in series) else TRAINING
 
 
 def _painter(series: Sequence[LossSeries], styles: Styles, where: str) -> Painter:
-    split = counted_split(series)
+    split = _counted_split(series)
     curves = [(each, curve) for each in series if (curve := each.pooled(split)) is not None]
     faint = [(each, each.pooled(TRAINING) if split == HELD_OUT else None) for each, _ in curves]
     drawn = [name for name in AXES if any(name in curve.x for _, curve in curves)]
@@ -239,7 +239,7 @@ def _painter(series: Sequence[LossSeries], styles: Styles, where: str) -> Painte
             axis.set_xlim(left=0)
             axis.grid()
             axis.set_xlabel(wrapped(_axis_name(name, series), width_pt))
-            axis.set_ylabel(f"{SPLIT_NAMES[split]} (nats)" if position % columns == 0 else "")
+            axis.set_ylabel(f"{_SPLIT_NAMES[split]} (nats)" if position % columns == 0 else "")
         for unused in axes.flat[len(drawn) :]:
             unused.set_visible(False)
         return rows * (240 if layout.narrow else 290) + further * layout.line_px
@@ -287,7 +287,7 @@ def _axis_name(name: str, series: Sequence[LossSeries]) -> str:
     return f"{_AXIS_NAMES[name]}, clock {' and '.join(sorted(marks))}"
 
 
-def provenance_text(series: Sequence[LossSeries]) -> str:
+def _provenance_text(series: Sequence[LossSeries]) -> str:
     """Return where losses and clocks come from, in a sentence; by run if runs differ."""
     of_runs: dict[str, list[str]] = {}
     for each in series:
@@ -301,7 +301,7 @@ def provenance_text(series: Sequence[LossSeries]) -> str:
 
 
 def _reading(series: Sequence[LossSeries], last: Sequence[LossSeries]) -> str:
-    split = SPLIT_NAMES[counted_split(last)]
+    split = _SPLIT_NAMES[_counted_split(last)]
     end_s = min(each.end_s for each in last)
     several = len({each.run for each in last}) > 1
     texts = [
@@ -311,7 +311,7 @@ def _reading(series: Sequence[LossSeries], last: Sequence[LossSeries]) -> str:
     ]
     where = f"With {last[0].where}, a" if last[0].where else "A"
     found = f"{where}fter {seconds_text(end_s)}, when the first training ended, the {split} was {list_text(texts)}. "
-    return (found if texts else "") + f"{provenance_text(series)} {_bands_reading(series)}"
+    return (found if texts else "") + f"{_provenance_text(series)} {_bands_reading(series)}"
 
 
 def _bands_reading(series: Sequence[LossSeries]) -> str:
@@ -321,7 +321,7 @@ def _bands_reading(series: Sequence[LossSeries]) -> str:
         texts.append("Bands are the 95 % intervals of the median, by the bootstrap over seeds.")
     if 2 in seeds:
         texts.append("Of two seeds the band lies between them.")
-    if counted_split(series) == HELD_OUT:
+    if _counted_split(series) == HELD_OUT:
         texts.append("Thin lines are training losses.")
     return " ".join(texts)
 
@@ -347,7 +347,7 @@ def loss_table(series: Sequence[LossSeries]) -> Table | None:
     if not series:
         return None
     reading = (
-        f"{provenance_text(series)} The last loss is the median over seeds of the loss after the last iteration, in "
+        f"{_provenance_text(series)} The last loss is the median over seeds of the loss after the last iteration, in "
         "nats; wall time is from the start of the first iteration to the end of the last."
     )
     several = len({each.run for each in series}) > 1
@@ -382,7 +382,7 @@ _COLUMNS: tuple[Column[LossSeries], ...] = (
     Column("variant", lambda each: each.variant),
     _RUN,
     Column("last loss", _loss_text),
-    Column("of", lambda each: SPLIT_NAMES[each.split]),
+    Column("of", lambda each: _SPLIT_NAMES[each.split]),
     Column("seeds", _seeds_text),
     Column("steps", lambda each: str(max(int(curve.iterations[-1]) + 1 for curve in _curves(each)))),
     Column("tokens", lambda each: amount_text(_last(_curves(each), "tokens"))),

@@ -243,7 +243,7 @@ def prefill_tables(rows: Sequence[PrefillRow], shares: Sequence[GpuTimeShares]) 
             "Outcomes of the requests",
             rows,
             [*named, *_OUTCOMES],
-            outcomes_reading(rows) if rows else "",
+            _outcomes_reading(rows) if rows else "",
             note=_NOTE_OF_OUTCOMES,
         ),
         Table.of(
@@ -304,7 +304,7 @@ _SERVICE: tuple[Column[PrefillRow], ...] = (
 )
 
 
-def outcomes_reading(rows: Sequence[PrefillRow]) -> str:
+def _outcomes_reading(rows: Sequence[PrefillRow]) -> str:
     """Describe what became of the requests, of which there are some, and what training waited for them."""
     offered, accepted = (
         sum(row.counts[name] for row in rows for name in names) for names in (("offered",), ("admitted", "off_loaded"))

@@ -103,7 +103,7 @@ class ProgramTrial:
         return any((each.parts_ns or {}).get(COMPUTE) for each in self.ranks)
 
 
-def program_trials(run: Run) -> list[ProgramTrial]:
+def _program_trials(run: Run) -> list[ProgramTrial]:
     """Return the typical trial of each sweep point and variant that ran a program, in the order of the run's trials."""
     found = dict.fromkeys((trial.point, trial.variant) for trial in run.trials if trial.program is not None)
     return [_of_trial(run.rows[_typical(run, point, variant).id]) for point, variant in found]
@@ -149,7 +149,7 @@ _CollectiveRow = tuple[ProgramTrial, CollectiveTime]
 
 def program_tables(run: Run) -> list[Table]:
     """Return the tables of a run's programs; none if no program ran."""
-    trials = program_trials(run)
+    trials = _program_trials(run)
     ranks = [(trial, rank) for trial in trials for rank in (*trial.ranks[:MAX_RANKS], *([] if trial.ranks else [None]))]
     collectives = [(trial, each) for trial in trials for each in trial.collectives[:MAX_COLLECTIVES]]
     transfers = any(each.recorded and each.share(TRANSFER) for each in trials)

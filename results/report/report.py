@@ -168,7 +168,12 @@ def _run_section(reported: ReportedRuns, label: str, charts: Sequence[Chart]) ->
         label=label,
         simulated=run.simulated,
         described=described,
-        warnings=[*described.warnings, *fault_warnings(run), *cut_warnings(run), *plan_warnings(reported.plans[label])],
+        warnings=[
+            *described.warnings,
+            *fault_warnings(run),
+            *_cut_warnings(run),
+            *plan_warnings(reported.plans[label]),
+        ],
         total_wan_bytes=int(wan_bytes.sum()) if len(wan_bytes) else None,
         differing=differing_table(run),
         charts=charts,
@@ -189,7 +194,7 @@ def _configuration(run: Run) -> dict[str, Any]:
     return document
 
 
-def cut_warnings(run: Run) -> list[str]:
+def _cut_warnings(run: Run) -> list[str]:
     """Return one warning for each variant that is limited at any node pair, with its worst one; empty if none is."""
     found: dict[str, list[tuple[float, str, str, int]]] = {}
     for trial in run.trials:

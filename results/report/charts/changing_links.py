@@ -247,14 +247,14 @@ def _paint(figure: Figure, layout: PicturePlace, of: _Content) -> float:
     return rows * (150 + further_lines * layout.line_px) + 30
 
 
-def scope_of(course: ConfiguredCourse) -> str:
+def _scope_of(course: ConfiguredCourse) -> str:
     """Return whose rate tells how a link changed: a node pair's where it is capped, else the whole link's."""
     return "link" if np.isnan(course.node_pair_rate_bps).all() else "node_pair"
 
 
 def _paint_rate(axis: Axes, of: _Content, ends: Ends, layout: PicturePlace) -> None:
     course = of.courses[ends]
-    scope = scope_of(course)
+    scope = _scope_of(course)
     configured_bps = course.rate_bps if scope == "link" else course.node_pair_rate_bps
     measured = [(each, each.rates[ends, scope]) for each in of.series if (ends, scope) in each.rates]
     highest_bps = max((float(rates.rates_bps.max()) for _, rates in measured), default=0.0)
@@ -322,7 +322,7 @@ def _reading(of: _Content, courses: Mapping[Ends, ConfiguredCourse], *, syntheti
     latest_s = max(course.latest_s for course in courses.values())
     if latest_s > 0:
         reading += f" A change was applied at most {milliseconds_text(latest_s * 1e3)} after it was due."
-    if any(scope_of(courses[ends]) == "node_pair" for ends in of.directions):
+    if any(_scope_of(courses[ends]) == "node_pair" for ends in of.directions):
         reading += " Rates are those of the busiest node pair of each moment, headers included, against its cap."
     if len(of.directions) < len(courses):
         reading += f" {len(of.directions)} of {len(courses)} directions that change are drawn."

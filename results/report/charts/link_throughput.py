@@ -57,7 +57,7 @@ def link_rates(
     return found
 
 
-def background_rates(
+def _background_rates(
     link_samples: pd.DataFrame, flows: Sequence[Mapping[str, Any]], until_ns: int, bins: int, shortest_ns: int
 ) -> dict[tuple[str, str], LinkRates]:
     """Return the rate of all flows in the background together over each directed link; {} if there were none.
@@ -75,7 +75,7 @@ def background_rates(
     return found
 
 
-def rates_within(
+def _rates_within(
     link_samples: pd.DataFrame, edges_ns: Mapping[tuple[str, str], Numbers]
 ) -> dict[tuple[str, str], Numbers]:
     """Return the rates of one trial's directed links in bit/s, in given bins, for example those of another trial."""
@@ -206,7 +206,7 @@ def _series(drawn: DrawnPoint, label: str, variant: str) -> _Series:
     # A simulation reads counters exactly at the recorded times, and needs no smoothing.
     rates = link_rates(samples, end_ns, BINS) if drawn.run.simulated else smoothed
     intervals = _intervals(measured, smoothed)
-    background = background_rates(samples, typical.trial.facts.get("background") or (), end_ns, BINS, PEAK_BIN_NS)
+    background = _background_rates(samples, typical.trial.facts.get("background") or (), end_ns, BINS, PEAK_BIN_NS)
     return _Series(variant, label, rates, smoothed, intervals, len(measured), background)
 
 
@@ -216,7 +216,7 @@ def _intervals(
     if len(trials) < FEWEST_REPEATS:
         return {}
     edges_ns = {link: rates.edges_ns for link, rates in smoothed.items()}
-    repeats = [rates_within(trial.link_samples, edges_ns) for trial in trials]
+    repeats = [_rates_within(trial.link_samples, edges_ns) for trial in trials]
     found = {}
     for link in edges_ns:
         own = [rates_bps[link] for rates_bps in repeats if link in rates_bps]

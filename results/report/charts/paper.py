@@ -198,7 +198,7 @@ _FEW_POWERS = 5
 """Below this ratio of highest to lowest value, 1, 2, 5, 10 and so on would be too few ticks."""
 
 
-def set_scales(figure: Figure, logarithmic: Collection[str], limits: Limits, chart: str) -> None:
+def _set_scales(figure: Figure, logarithmic: Collection[str], limits: Limits, chart: str) -> None:
     """Make these axes, ``x`` and ``y``, of all panels logarithmic, and limit them.
 
     Raise InputError if a value that has to be on a logarithmic axis is not above zero. ``chart`` names the picture.
@@ -296,7 +296,7 @@ def draw(chart: Chart, drawing: Drawing, size: Size, options: FigureOptions) -> 
     FigureCanvasAgg(figure)
     height_pt = drawing.paint(figure, layout) * layout.scale
     _relabel(figure, options.labels)
-    set_scales(figure, options.logarithmic & chart.axes, options.limits if chart.axes else {}, chart.name)
+    _set_scales(figure, options.logarithmic & chart.axes, options.limits if chart.axes else {}, chart.name)
     legend_pt = _add_legend(figure, chart.legend, layout, options.font_pt) if chart.legend else 0.0
     if size.height_in is None:
         figure.set_figheight((height_pt + legend_pt) / 72)

@@ -164,7 +164,7 @@ def _typical_iteration(typical: TrialRows) -> _Iteration | None:
     # Prefill belongs to no iteration: draw all prefill during the window, whatever its iteration number.
     overlapping = (own["start_ns"].to_numpy() < window.end_ns) & (own["end_ns"].to_numpy() > window.start_ns)
     chosen = chosen_rows(own, np.where(prefill, overlapping, own["iteration"].to_numpy() == iteration))
-    return _Iteration(trial, iteration, chosen, window, gpu_rows(chosen))
+    return _Iteration(trial, iteration, chosen, window, _gpu_rows(chosen))
 
 
 def _synchronisation(trial: StoredTrial, spans: pd.DataFrame) -> _Iteration:
@@ -177,7 +177,7 @@ def _synchronisation(trial: StoredTrial, spans: pd.DataFrame) -> _Iteration:
     window = Window(int(windows["start_ns"][first]), int(windows["end_ns"][last]))
     overlapping = (spans["start_ns"].to_numpy() < window.end_ns) & (spans["end_ns"].to_numpy() > window.start_ns)
     chosen = chosen_rows(spans, overlapping)
-    return _Iteration(trial, last, chosen, window, gpu_rows(chosen), first=first)
+    return _Iteration(trial, last, chosen, window, _gpu_rows(chosen), first=first)
 
 
 def _iteration_of_program(trial: StoredTrial, spans: pd.DataFrame) -> _Iteration | None:
@@ -194,7 +194,7 @@ def _iteration_of_program(trial: StoredTrial, spans: pd.DataFrame) -> _Iteration
         return None
     own = own[own["rank"].isin(ranks) & (own["kind"] != ITERATION)]
     window = Window(min(each.start_ns for each in ranks.values()), max(each.end_ns for each in ranks.values()))
-    return _Iteration(trial, iteration, own, window, rank_rows(own), ranks)
+    return _Iteration(trial, iteration, own, window, _rank_rows(own), ranks)
 
 
 def _unprofiled(drawn: DrawnPoint) -> list[str]:
@@ -282,7 +282,7 @@ def _paint(figure: Figure, layout: PicturePlace, *, spans: pd.DataFrame, iterati
             0, heading + 0.5 * HEADING_ROWS, wrapped(layout.label(str(datacenter)), (1 - LABEL_SHARE) * width_pt, 1),
             transform=axis.get_yaxis_transform(), va="center", ha="left", clip_on=False,
         )  # fmt: skip
-    axis.set_yticks(place + 0.5, row_labels(rows, LABEL_SHARE * width_pt))
+    axis.set_yticks(place + 0.5, _row_labels(rows, LABEL_SHARE * width_pt))
     axis.tick_params(axis="y", length=0)
     height = float(place[-1]) + 1
     axis.set_ylim(height, 0)
@@ -335,7 +335,7 @@ HEADING_ROWS = 0.7
 """The height of a datacenter's name above its GPUs, as a share of a GPU's row."""
 
 
-def gpu_rows(spans: pd.DataFrame) -> pd.DataFrame:
+def _gpu_rows(spans: pd.DataFrame) -> pd.DataFrame:
     """Return one row per GPU, datacenters in the order of their first stage; ``row`` counts from the top.
 
     GPUs of a pool, which have no stage, come after the other GPUs of their datacenter.
@@ -360,7 +360,7 @@ def _gpus(spans: pd.DataFrame) -> pd.DataFrame:
     return found
 
 
-def rank_rows(spans: pd.DataFrame) -> pd.DataFrame:
+def _rank_rows(spans: pd.DataFrame) -> pd.DataFrame:
     """Return one row per rank of a program, datacenters in the order of their first rank, numbered likewise."""
     ranks = spans.groupby("rank", as_index=False).agg(
         datacenter=("datacenter", "first"), host=("host", "first"), gpu=("gpu", "first")
@@ -377,7 +377,7 @@ def places(rows: pd.DataFrame) -> npt.NDArray[np.float64]:
     return places
 
 
-def row_labels(rows: pd.DataFrame, width_pt: float) -> list[str]:
+def _row_labels(rows: pd.DataFrame, width_pt: float) -> list[str]:
     """Return each rank with its host, or each GPU's host, with the GPU's number if hosts have several.
 
     A label that is too long is without the rank's host, or without the GPU's datacenter.

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from tests.support.runner.commands_here import refusal, wanbed
+from tests.support.runner.small_experiment import SMALL, small
 from wanbed.results.records.run_store import RunStore, TrialRecord
 from wanbed.results.records.span_log import Span, SpanLogContents, SpanLogHeader
 from wanbed.results.records.trial_id import TrialId
@@ -17,14 +18,6 @@ from wanbed.runner.planner.experiment_file import load_experiment
 from wanbed.runner.runs.run_folder import begin_run
 from wanbed.testbed.substrate import probe
 from wanbed.testbed.substrate.offer import GUEST, KERNEL, Offer
-
-SMALL: dict[str, Any] = {
-    "topology": {
-        "datacenters": [{"name": "east", "hosts": 2}, {"name": "west", "hosts": 2}],
-        "wan": {"latency": "40ms", "rate": "1Gbit"},
-    },
-    "compute": {"forward": "10ms", "activation": "1MiB"},
-}
 
 NO_NETEM = Offer(KERNEL, False, "the kernel 6.1.0 has no sch_netem", "modprobe sch_netem")
 NO_GUEST = Offer(GUEST, False, "linux.uml is not on the PATH", "apt-get install user-mode-linux kmod")
@@ -61,10 +54,6 @@ def able(monkeypatch: pytest.MonkeyPatch) -> None:
 def written(document: object, name: str = "exp.yaml") -> str:
     Path(name).write_text(document if isinstance(document, str) else yaml.safe_dump(document), encoding="utf-8")
     return name
-
-
-def small(**changes: Any) -> dict[str, Any]:
-    return {**SMALL, **changes}
 
 
 def topology(**changes: Any) -> dict[str, Any]:

@@ -8,24 +8,18 @@ import pytest
 import yaml
 
 from tests.support.runner.commands_here import wanbed
+from tests.support.runner.small_experiment import small
 
 pytestmark = pytest.mark.usefixtures("unpainted")
-
-SMALL = {
-    "topology": {
-        "datacenters": [{"name": "east", "hosts": 2}, {"name": "west", "hosts": 2}],
-        "wan": {"latency": "40ms", "rate": "1Gbit"},
-    },
-    "compute": {"forward": "10ms", "activation": "1MiB"},
-    "training": {"stages": 4, "microbatches": 4, "iterations": 2},
-}
 
 
 @pytest.fixture(scope="module")
 def simulated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the file of a small experiment, and its run."""
     folder = tmp_path_factory.mktemp("simulated")
-    (folder / "small.yaml").write_text(yaml.safe_dump(SMALL))
+    (folder / "small.yaml").write_text(
+        yaml.safe_dump(small(training={"stages": 4, "microbatches": 4, "iterations": 2}))
+    )
     assert wanbed("simulate", str(folder / "small.yaml"), "--runs", str(folder / "runs")).exit_code == 0
     return folder
 

@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.refused import refused
 from wanbed.ground.strict_model import InputError
 from wanbed.runner.cli.run import with_engine
 from wanbed.runner.experiment.experiment_document import ExperimentDocument
@@ -29,9 +30,8 @@ def test_the_address_of_a_rack_decides_the_engine(tmp_path: Path) -> None:
 def test_a_file_for_a_rack_wants_its_address_unless_nothing_is_run(tmp_path: Path) -> None:
     path = file_of(tmp_path, "rack")
     assert engine_after(path, None, dry_run=True) == "rack"
-    with pytest.raises(InputError) as refusal:
-        engine_after(path, None)
-    assert str(refusal.value) == (
+    line = refused(lambda: engine_after(path, None))
+    assert line == (
         f"{path}: engine: rack wants the machines' address: give --rack HOST:PORT of a Ray cluster's head, or --engine "
         "emulate"
     )

@@ -18,6 +18,7 @@ import pytest
 import yaml
 
 from tests.support.runner.commands_here import refusal, wanbed
+from tests.support.runner.small_experiment import small
 from tests.support.simulator.simulation_on_paper import DEADLOCKING, simulate_on_paper
 from wanbed import results
 from wanbed.runner.runs.faults import NO_DATA
@@ -25,16 +26,11 @@ from wanbed.runner.simulated_runs import simulated_run
 
 pytestmark = pytest.mark.usefixtures("unpainted")
 
-SMALL: dict[str, Any] = {
-    "topology": {
-        "datacenters": [{"name": "east", "hosts": 2}, {"name": "west", "hosts": 2}],
-        "wan": {"latency": "40ms", "rate": "1Gbit"},
-    },
-    "compute": {"forward": "10ms", "activation": "1MiB"},
-    "training": {"microbatches": 4},
-    "variants": [{"name": "gpipe", "schedule": "gpipe"}, {"name": "1f1b", "schedule": "1f1b"}],
-    "sweep": {"topology.wan.latency": ["10ms", "40ms"]},
-}
+SWEPT = small(
+    training={"microbatches": 4},
+    variants=[{"name": "gpipe", "schedule": "gpipe"}, {"name": "1f1b", "schedule": "1f1b"}],
+    sweep={"topology.wan.latency": ["10ms", "40ms"]},
+)
 
 TORCH = {"compute": {"kind": "torch", "checkpointing": False}, "model": "gpt-tiny", "training": {"microbatches": 4}}
 
@@ -56,7 +52,7 @@ def simulating(monkeypatch: pytest.MonkeyPatch, simulate: Any) -> Iterator[None]
 
 
 def written(**changes: Any) -> str:
-    Path("exp.yaml").write_text(yaml.safe_dump({**SMALL, **changes}), encoding="utf-8")
+    Path("exp.yaml").write_text(yaml.safe_dump({**SWEPT, **changes}), encoding="utf-8")
     return "exp.yaml"
 
 
@@ -120,7 +116,7 @@ def test_repeats_of_a_simulation_run_once() -> None:
 
 
 def test_a_deadlock_ends_with_status_2_and_one_line_and_keeps_what_had_finished() -> None:
-    file = written(variants=[*SMALL["variants"], {"name": DEADLOCKING, "schedule": "gpipe"}])
+    file = written(variants=[*SWEPT["variants"], {"name": DEADLOCKING, "schedule": "gpipe"}])
     done = wanbed("simulate", file, "--jobs", "1")
     assert done.exit_code == 2
     (folder,) = Path("runs").iterdir()
@@ -236,7 +232,7 @@ def test_a_run_that_cannot_be_begun_on_a_full_disk_leaves_no_folder(monkeypatch:
 
 
 def test_ideal_transport_switches_every_effect_off() -> None:
-    ideal = [{"name": "ideal", "schedule": "gpipe", "transport": {"model": "ideal"}}, *SMALL["variants"]]
+    ideal = [{"name": "ideal", "schedule": "gpipe", "transport": {"model": "ideal"}}, *SWEPT["variants"]]
     wanbed("simulate", written(variants=ideal, sweep={}), "--jobs", "1")
     (folder,) = Path("runs").iterdir()
     effects = {trial.variant: set(trial.facts["tcp_effects"].values()) for trial in results.load(folder).trials}
@@ -299,7 +295,7 @@ def test_no_jobs_are_bad_usage() -> None:
 
 def test_a_datacenter_of_thousands_of_hosts_can_be_simulated() -> None:
     hosts = [{"name": "east", "hosts": 3000}, {"name": "west", "hosts": 3000}]
-    topology = {**SMALL["topology"], "datacenters": hosts}
+    topology = {**SWEPT["topology"], "datacenters": hosts}
     done = wanbed("simulate", written(topology=topology, training={"stages": 4}, sweep={}), "--dry-run")
     assert done.exit_code == 0, done.output
 

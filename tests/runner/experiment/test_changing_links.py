@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from wanbed.ground.strict_model import InputError
+from tests.support.refused import refused
 from wanbed.results.comparison.differences import flattened
 from wanbed.runner.planner.experiment_file import load_experiment, parse_experiment
 from wanbed.runner.resolve.experiment import Experiment
@@ -74,9 +74,8 @@ def test_traces_are_set_and_swept_by_their_path(tmp_path: Path) -> None:
 
 def test_a_bad_trace_is_one_line_with_its_file(tmp_path: Path) -> None:
     (tmp_path / "drift.csv").write_text("t_s,rate\n0,1Gbit\n1,1000\n", encoding="utf-8")
-    with pytest.raises(InputError) as caught:
-        load_experiment(written(tmp_path, {"trace": "drift.csv"}))
-    assert str(caught.value).startswith(f"{tmp_path}/drift.csv:3: rate: '1000' is not a rate")
+    line = refused(lambda: load_experiment(written(tmp_path, {"trace": "drift.csv"})))
+    assert line.startswith(f"{tmp_path}/drift.csv:3: rate: '1000' is not a rate")
 
 
 @pytest.mark.parametrize(
@@ -94,10 +93,7 @@ def test_a_bad_trace_is_one_line_with_its_file(tmp_path: Path) -> None:
     ],
 )
 def test_what_makes_no_sense_is_refused_with_its_field(wan: dict[str, Any], text: str, tmp_path: Path) -> None:
-    with pytest.raises(InputError) as caught:
-        load_experiment(written(tmp_path, wan))
-    assert text in str(caught.value)
-    assert len(str(caught.value).splitlines()) == 1
+    assert text in refused(lambda: load_experiment(written(tmp_path, wan)))
 
 
 def test_a_long_course_and_a_long_trace_are_one_line_each_in_a_comparison(tmp_path: Path) -> None:

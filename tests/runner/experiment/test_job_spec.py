@@ -3,15 +3,13 @@ from typing import Any
 
 import pytest
 
+from tests.support.refused import refused
 from tests.support.runner.two_jobs import two_jobs
-from wanbed.ground.strict_model import InputError
 from wanbed.runner.planner.experiment_file import parse_experiment
 
 
 def refusal(document: dict[str, Any]) -> str:
-    with pytest.raises(InputError) as caught:
-        parse_experiment(document, "file", Path())
-    return str(caught.value)
+    return refused(lambda: parse_experiment(document, "file", Path()))
 
 
 def job(name: str, variants: list[str], **hosts: int) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.refused import refused
 from wanbed.ground.strict_model import InputError
 from wanbed.results.reading.run_documents import read_manifest, read_trials
 from wanbed.results.records.run_store import MANIFEST, TRIAL_FACTS, RunStore
@@ -121,9 +122,7 @@ def resumed_path(root: Path) -> Path:
 @pytest.mark.parametrize("blocked", ["file", "file/below"])
 def test_a_root_that_cannot_be_made_is_refused_in_one_line(tmp_path: Path, blocked: str) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(InputError) as refused:
-        begun(tmp_path / blocked)
-    text = str(refused.value)
+    text = refused(lambda: begun(tmp_path / blocked))
     assert text.startswith(f"--runs: {tmp_path / blocked}: cannot be written to (")
     assert text.isprintable()
 
@@ -213,13 +212,12 @@ def trial(tmp_path: Path) -> Path:
 
 
 def refusal(root: Path) -> str:
-    with pytest.raises(InputError) as refused:
-        go_on(root)
+    line = refused(lambda: go_on(root))
     store = latest_run(EXPERIMENT, root)
     assert store is not None
     assert store.manifest["complete"] is False
     assert not list(root.glob("**/*.partial"))
-    return str(refused.value)
+    return line
 
 
 def test_a_trial_that_is_missing_runs_again(trial: Path, tmp_path: Path) -> None:

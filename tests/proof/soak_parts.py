@@ -37,7 +37,7 @@ PARTS = (
     ),
     Part("commands", ("runner", "results", "studies", "wanbed"), ("tests",)),
     Part("rack", ("testbed/rack",), ("tests/system/rack",)),
-    Part("ray", ("runner/rack",), ("tests/system/rack/ray",)),
+    Part("ray", ("runner/rack_runs",), ("tests/system/rack/ray",)),
 )
 
 

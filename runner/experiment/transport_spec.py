@@ -120,17 +120,17 @@ class TransportSpec(StrictModel):
 
     @property
     def sums_over_transport(self) -> bool:
-        """Whether gradients are summed over the connections of all other traffic, in place of torch's own."""
+        """True if gradients are summed over the connections of all other traffic, in place of torch's own."""
         return self.all_reduce in {"ring", "hierarchical"}
 
     @property
     def is_hierarchical(self) -> bool:
-        """Whether gradients are summed inside each datacenter before they are summed across."""
+        """True if gradients are summed inside each datacenter before they are summed across."""
         return self.all_reduce == "hierarchical"
 
     @property
     def sums_in_buckets(self) -> bool:
-        """Whether gradients are summed in buckets, beside backwards: only wanbed's own rings do."""
+        """True if gradients are summed in buckets, beside backwards: only wanbed's own rings do."""
         return self.all_reduce_overlap and self.sums_over_transport
 
     @model_serializer(mode="wrap")

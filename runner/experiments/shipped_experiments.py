@@ -26,12 +26,12 @@ class ShippedExperiment:
 
     @property
     def of_the_paper(self) -> bool:
-        """Whether it reproduces a figure or claim of the paper."""
+        """True if it reproduces a figure or claim of the paper."""
         return self.path.parent.name == _PAPER
 
     @property
     def of_a_program(self) -> bool:
-        """Whether a program trains, which is shipped beside the file."""
+        """True if a program trains, which is shipped beside the file."""
         return self.path.parent.name == _PROGRAMS
 
     @property
@@ -76,7 +76,7 @@ class ShippedExperiment:
 
     @property
     def trains_in_torch(self) -> bool:
-        """Whether torch computes, in place of a replayed profile."""
+        """True if torch computes, in place of a replayed profile."""
         return self.of_a_program or "kind: torch" in self.path.read_text(encoding="utf-8")
 
     def text_for(self, folder: Path) -> str:

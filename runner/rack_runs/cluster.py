@@ -218,12 +218,12 @@ class Node:
 
     @property
     def carries_hosts(self) -> bool:
-        """Whether a run may use the machine: one that was started with ``--num-cpus=0`` only drives."""
+        """True if a run may use the machine: one that was started with ``--num-cpus=0`` only drives."""
         return self.cpus > 0
 
     @property
     def has_room(self) -> bool:
-        """Whether hosts may be placed on the machine."""
+        """True if hosts may be placed on the machine."""
         return self.carries_hosts and self.gateway_of is None
 
 

@@ -99,7 +99,7 @@ class RackDiagnosis:
 
     @property
     def lacks(self) -> bool:
-        """Whether a machine that carries hosts lacks something, or none carries hosts."""
+        """True if a machine that carries hosts lacks something, or none carries hosts."""
         carrying = [each for each in self.machines if each.node.carries_hosts]
         return not carrying or any(each.missing for each in carrying)
 

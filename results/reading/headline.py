@@ -121,7 +121,7 @@ class GpuUtilization:
 
 
 @dataclass(frozen=True)
-class WanTraffic:
+class WanUse:
     """The bytes that a trial sent over the WAN, and the payload per second after warm-up; None means unknown."""
 
     sent_bytes: float | None
@@ -158,7 +158,7 @@ class HeadlineRow:
     repeats: int
     times: IterationTimes
     gpus: GpuUtilization
-    wan: WanTraffic
+    wan: WanUse
     standing: Standing
     speed_up: float | None
     tokens_per_s: float | None
@@ -235,7 +235,7 @@ def headline(run: Run, label: str = "") -> list[HeadlineRow]:
                 gpus=GpuUtilization(
                     _median(of_trials["gpu_utilization"]), _median(of_trials["gpu_utilization_with_prefill"])
                 ),
-                wan=WanTraffic(_median(of_trials["wan_bytes"]), _median(of_trials["wan_goodput_bps"])),
+                wan=WanUse(_median(of_trials["wan_bytes"]), _median(of_trials["wan_goodput_bps"])),
                 standing=Standing(
                     simulated=run.simulated,
                     calibrated=bool(calibrated[positions].all()),

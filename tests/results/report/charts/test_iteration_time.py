@@ -7,7 +7,7 @@ import pytest
 from matplotlib.axes import Axes
 
 from wanbed import results
-from wanbed.results.reading.headline import GpuUtilization, HeadlineRow, IterationTimes, Standing, WanTraffic, headline
+from wanbed.results.reading.headline import GpuUtilization, HeadlineRow, IterationTimes, Standing, WanUse, headline
 from wanbed.results.reading.validity import Saturation
 from wanbed.results.report.charts.colours import Styles
 from wanbed.results.report.charts.iteration_time import (
@@ -32,7 +32,7 @@ def row(
         repeats=1,
         times=IterationTimes(time_s, () if time_s is None else (time_s,), None, 1, exact=False),
         gpus=GpuUtilization(0.5, 0.5),
-        wan=WanTraffic(1.0, 1.0),
+        wan=WanUse(1.0, 1.0),
         standing=Standing(simulated=False, calibrated=True, saturation=Saturation.of([{}])),
         speed_up=speed_up,
         tokens_per_s=1.0,

@@ -108,8 +108,9 @@ class RankConfig:
         chunks = self.shape.virtual_stages
         if len(self.compute.chunks) != (chunks if chunks > 1 else 0):
             raise ValueError(f"compute.chunks: {len(self.compute.chunks)}, where the shape has {chunks} virtual stages")
-        if (self.compute.virtual is None) != (chunks == 1):
-            raise ValueError(f"compute.virtual: {self.compute.virtual}, where the shape has {chunks} virtual stages")
+        virtual = self.compute.computed.virtual
+        if (virtual is None) != (chunks == 1):
+            raise ValueError(f"compute.computed.virtual: {virtual}, where the shape has {chunks} virtual stages")
         if chunks > 1 and not backend.virtual_stages:
             raise ValueError(f"shape.virtual_stages: {backend.title} computes none")
         if self.kept.checkpoints is not None and not backend.saves_state:
@@ -131,8 +132,9 @@ class RankConfig:
             raise ValueError(
                 "links.synchronizations: give them with compute.synchronization, or links.star, or neither"
             )
-        if self.compute.swapping is not None and not (backend.swaps and synchronizes):
-            raise ValueError(f"compute.swapping: {backend.title} does not swap, or sums gradients: leave it out")
+        learning = self.compute.learning
+        if learning is not None and learning.swapping is not None and not (backend.swaps and synchronizes):
+            raise ValueError(f"compute.learning.swapping: {backend.title} does not swap, or sums gradients: give none")
         if synchronizes and not backend.synchronizes:
             raise ValueError(f"compute.synchronization: {backend.title} sums gradients only, leave it out")
 

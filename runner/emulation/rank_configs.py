@@ -21,7 +21,7 @@ from wanbed.testbed.network.addressing import HOST_INTERFACE
 from wanbed.testbed.network.links.wan_link import longest_outage_ns
 from wanbed.testbed.network.topology import Topology
 from wanbed.workloads.collective.collective_config import GLOO, NCCL, CollectiveConfig
-from wanbed.workloads.compute.backends.backend import ComputeConfig
+from wanbed.workloads.compute.backends.backend import ComputeConfig, ComputedStage, DeviceSettings, LearningConfig
 from wanbed.workloads.compute.torch_work import SwapSettings
 from wanbed.workloads.kept_files import KeptFilesConfig, SnapshotConfig
 from wanbed.workloads.rank_config import RankConfig
@@ -144,27 +144,35 @@ def _compute(point: SweepPoint, variant: PipelineVariant, setting: SharedConfig,
         backend=compute.backend_path,
         options=compute.options,
         costs=variant.costs(place.pipeline, place.stage, setting.dilation),
-        stages=variant.placement.stages,
-        stage=place.stage,
-        pipelines=variant.pipelines,
-        pipeline=place.pipeline,
-        microbatches=variant.microbatches,
+        computed=ComputedStage(
+            stages=variant.placement.stages,
+            stage=place.stage,
+            pipelines=variant.pipelines,
+            pipeline=place.pipeline,
+            microbatches=variant.microbatches,
+            virtual=variant.virtual,
+        ),
         precision=spec.training.precision,
         seed=learning_seed(spec, variant.repeat),
-        learning_rate=spec.training.learning_rate,
-        model=model_config(spec, compute.backend.title) if compute.backend.trains else None,
-        text=point.text,
-        device=setting.device,
-        threads=compute.threads,
-        check_iteration=compute.check_iteration,
-        deterministic=compute.deterministic,
-        virtual=variant.virtual,
+        learning=_learning(point, variant) if compute.backend.trains else None,
+        device=DeviceSettings(
+            setting.device, compute.threads or 1, compute.check_iteration, deterministic=bool(compute.deterministic)
+        ),
         chunks=variant.chunk_costs(place.stage, setting.dilation),
         synchronization=seldom.synchronization if seldom else None,
         fragments_bytes=seldom.fragments_bytes(place.stage) if seldom else (),
-        held_out=held_out(spec.training),
-        swapping=_swapping(point, variant),
         collective=_collective(point, variant, setting, place),
+    )
+
+
+def _learning(point: SweepPoint, variant: PipelineVariant) -> LearningConfig:
+    training = point.spec.training
+    return LearningConfig(
+        model_config(point.spec, point.spec.compute.backend.title),
+        training.learning_rate,
+        point.text,
+        held_out(training),
+        _swapping(point, variant),
     )
 
 

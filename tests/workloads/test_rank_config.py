@@ -8,7 +8,7 @@ import pytest
 from wanbed.workloads.bubbletea.prefill_profile import PrefillProfile
 from wanbed.workloads.bubbletea.prefill_settings import PrefillSettings
 from wanbed.workloads.collective.collective_config import CollectiveConfig
-from wanbed.workloads.compute.backends.backend import ComputeConfig
+from wanbed.workloads.compute.backends.backend import ComputeConfig, ComputedStage, LearningConfig
 from wanbed.workloads.compute.replay import ReplayCosts, ReplayDurations, ReplaySizes
 from wanbed.workloads.gpt.gpt_config import GptConfig
 from wanbed.workloads.inference.inference_model import INFERENCE_MODELS, InferenceWork
@@ -34,15 +34,10 @@ PLAN = RankConfig(
         costs=ReplayCosts(
             ReplayDurations(20_000_000, 40_000_000, 5_000_000), ReplaySizes(1_048_576, 2_097_152, gradient_bytes=99)
         ),
-        stages=3,
-        stage=1,
-        pipelines=2,
-        pipeline=0,
-        microbatches=8,
+        computed=ComputedStage(stages=3, stage=1, pipelines=2, pipeline=0, microbatches=8),
         precision="fp32",
         seed=3,
-        learning_rate=0.1,
-        model=GptConfig(layers=4, hidden=64, context=16, heads=2, vocabulary=32),
+        learning=LearningConfig(GptConfig(layers=4, hidden=64, context=16, heads=2, vocabulary=32), 0.1),
         options={"size": [1, {"a": None}]},
     ),
     links=LinksConfig(

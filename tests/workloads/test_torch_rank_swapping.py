@@ -22,7 +22,9 @@ SMALL = GptConfig(layers=2, hidden=32, context=32, heads=2, vocabulary=256)
 
 
 def swapping(plan: RankConfig, settings: SwapSettings) -> RankConfig:
-    return replace(plan, compute=replace(plan.compute, swapping=settings))
+    assert plan.compute.learning is not None
+    learning = replace(plan.compute.learning, swapping=settings)
+    return replace(plan, compute=replace(plan.compute, learning=learning))
 
 
 def test_replicas_of_a_star_that_swap_learn_as_one_process(tmp_path: Path, start: Start) -> None:

@@ -170,9 +170,9 @@ def test_torch_recomputes_and_splits_as_its_schedule_does_at_its_stage() -> None
 def test_torch_is_reported_which_iteration_the_profiler_watches() -> None:
     training = {"precision": "fp32", "iterations": 4, "warmup": 3}
     of = point(model="gpt-tiny", compute={"kind": "torch", "check_iteration": 1}, training=training)
-    assert [plan.compute.check_iteration for plan in planned(of)] == [1] * 4
+    assert [plan.compute.device.check_iteration for plan in planned(of)] == [1] * 4
     of = point(model="gpt-tiny", compute={"kind": "torch"}, training=training)
-    assert [plan.compute.check_iteration for plan in planned(of)] == [None] * 4
+    assert [plan.compute.device.check_iteration for plan in planned(of)] == [None] * 4
 
 
 @pytest.mark.parametrize(("written", "deterministic"), [({}, False), ({"deterministic": True}, True)])
@@ -276,7 +276,7 @@ def test_plans_are_plain_data(dilation: float) -> None:
 @pytest.mark.parametrize("device", ["cpu", "cuda", None])
 def test_every_rank_is_given_the_device_that_was_decided(device: str | None) -> None:
     of = point(model="gpt-tiny", compute={"kind": "torch", "device": "auto"}, training={"precision": "fp32"})
-    assert {plan.compute.device for plan in planned(of, device=device)} == {device}
+    assert {plan.compute.device.name for plan in planned(of, device=device)} == {device}
 
 
 def test_ranks_on_several_machines_have_a_minute_for_their_rendezvous() -> None:
@@ -318,7 +318,8 @@ def test_ranks_that_swap_measure_their_groups_unless_a_profile_is_named(profile:
     assert variant.grouping is not None
     sizes = None if profile is None else variant.grouping.sizes
     for plan in planned(of):
-        assert plan.compute.swapping == SwapSettings(sizes, 10**9)
+        assert plan.compute.learning is not None
+        assert plan.compute.learning.swapping == SwapSettings(sizes, 10**9)
         assert plan.shape.virtual_stages == 1
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.support.workloads.forked_rank import ForkedRank
 from wanbed.results.records.span_log import read_span_log
-from wanbed.workloads.compute.backends.backend import ComputeConfig
+from wanbed.workloads.compute.backends.backend import ComputeConfig, ComputedStage
 from wanbed.workloads.compute.replay import ReplayCosts, ReplayDurations, ReplaySizes
 from wanbed.workloads.rank_config import RankConfig
 from wanbed.workloads.schedules.pipeline_shape import PipelineShape
@@ -87,14 +87,9 @@ def make_configs(folder: Path, shape: PipelineShape, pipelines: int = 1, **chang
                         100_000 if pipelines > 1 else 0,
                     ),
                 ),
-                stages=stages,
-                stage=stage,
-                pipelines=pipelines,
-                pipeline=pipeline,
-                microbatches=shape.microbatches,
+                computed=ComputedStage(stages, stage, pipelines, pipeline, shape.microbatches),
                 precision="fp32",
                 seed=3,
-                learning_rate=1e-3,
             ),
             links=LinksConfig(
                 rank=rank,

@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.support.workloads.loopback_ranks import GPIPE, make_configs
+from wanbed.workloads.compute.backends.backend import DeviceSettings, LearningConfig
 from wanbed.workloads.gpt.gpt_config import GptConfig
 from wanbed.workloads.rank_config import RankConfig
 from wanbed.workloads.schedules.pipeline_shape import PipelineShape
@@ -22,9 +23,9 @@ def make_torch_configs(
     iterations: int = 2,
     precision: str = "fp32",
     model: GptConfig = TINY,
-    **compute: object,
+    check_iteration: int | None = None,
 ) -> list[RankConfig]:
-    """As ``make_configs`` does, with a GPT trained under GPipe; ``compute`` changes ``ComputeConfig``."""
+    """As ``make_configs`` does, with a GPT trained under GPipe."""
     shape = PipelineShape(stages, MICROBATCHES)
     plans = make_configs(folder, shape, pipelines, iterations=iterations, schedule=GPIPE)
     size_bytes = model.activation_bytes(precision)
@@ -38,12 +39,10 @@ def make_torch_configs(
             compute=replace(
                 plan.compute,
                 backend=TORCH,
-                model=model,
                 precision=precision,
-                device="cpu",
                 seed=SEED,
-                learning_rate=LEARNING_RATE,
-                **compute,  # type: ignore[arg-type]
+                learning=LearningConfig(model, LEARNING_RATE),
+                device=DeviceSettings("cpu", check_iteration=check_iteration),
             ),
             links=replace(plan.links, previous=sized(plan.links.previous), following=sized(plan.links.following)),
             rendezvous=replace(plan.rendezvous, timeout_ns=60_000_000_000),

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.support.workloads.loopback_ranks import LOOPBACK, REPLAY, Start, free_ports, outcome
 from wanbed.results.records.span_log import read_span_log
-from wanbed.workloads.compute.backends.backend import ComputeConfig
+from wanbed.workloads.compute.backends.backend import ComputeConfig, ComputedStage
 from wanbed.workloads.compute.replay import ReplayCosts, ReplayDurations, ReplaySizes
 from wanbed.workloads.message import Message, MessageKind
 from wanbed.workloads.rank_config import RankConfig
@@ -89,15 +89,9 @@ def configs(folder: Path, schedule: str, shape: PipelineShape) -> list[RankConfi
                 compute=ComputeConfig(
                     backend=REPLAY,
                     costs=ReplayCosts(durations),
-                    stages=stages,
-                    stage=rank,
-                    pipelines=1,
-                    pipeline=0,
-                    microbatches=shape.microbatches,
+                    computed=ComputedStage(stages, rank, 1, 0, shape.microbatches, virtual),
                     precision="fp32",
                     seed=3,
-                    learning_rate=1e-3,
-                    virtual=virtual,
                     chunks=chunks,
                 ),
                 links=LinksConfig(
@@ -142,7 +136,7 @@ def test_ranks_of_virtual_stages_run_and_log_every_part(
     for plan in plans:
         log = read_span_log(Path(plan.span_log))
         assert log.complete
-        virtual = plan.compute.virtual
+        virtual = plan.compute.computed.virtual
         assert virtual is not None
         numbers = [virtual.number(plan.stage, chunk) for chunk in range(chunks)]
         computed = Counter((span.kind, span.iteration, span.microbatch, span.virtual_stage) for span in log.spans)
@@ -168,7 +162,8 @@ def test_a_rank_refuses_virtual_stages_that_it_is_not_configured_for(tmp_path: P
     (plan, _) = configs(tmp_path, ZB_V, PipelineShape(2, 2, virtual_stages=2))
     with pytest.raises(ValueError, match=r"compute\.chunks: 0, where the shape has 2 virtual stages"):
         replace(plan, compute=replace(plan.compute, chunks=()))
-    with pytest.raises(ValueError, match=r"compute\.virtual: None, where"):
-        replace(plan, compute=replace(plan.compute, virtual=None))
+    undivided = replace(plan.compute, computed=replace(plan.compute.computed, virtual=None))
+    with pytest.raises(ValueError, match=r"compute\.computed\.virtual: None, where"):
+        replace(plan, compute=undivided)
     with pytest.raises(ValueError, match=r"links\.following: stage 0 of 2 has one"):
-        replace(plan, shape=PipelineShape(2, 2), compute=replace(plan.compute, virtual=None, chunks=()))
+        replace(plan, shape=PipelineShape(2, 2), compute=replace(undivided, chunks=()))

@@ -26,51 +26,77 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class ComputeConfig:
-    """The configuration of one stage's computation in a rank, the same for every back end.
+class ComputedStage:
+    """The stage that a rank computes, of one of ``pipelines`` pipelines with ``microbatches`` sequences an iteration.
 
-    - ``backend``: the path of its class, ``package.module:Class``; ``options`` are its keyword arguments.
-    - ``costs``: the stage's times as far as they are known ahead (dilated if the run is), and the sizes of what it
-      sends.
-    - ``synchronization``: how replicas that train alone are kept together, None where they sum gradients in every
-      iteration. ``fragments_bytes`` are then the encoded sizes of the stage's fragments.
-    - ``virtual``: the virtual stages, None where stages are not divided. ``chunks`` are the times and sizes of each one
-      that the stage holds. ``costs`` are then those of all together, and have no sizes but that of the gradients.
-    - ``collective``: torch's all-reduce of the gradients over the replicas, None where a ring sums them.
-    - ``microbatches``: sequences in one iteration, in each of ``pipelines`` pipelines.
-    - ``precision``: that of weights, activations and gradients.
-    - ``seed``: for the initial weights and the synthetic tokens.
-    - ``model``: None unless the back end trains one.
-    - ``text``: the corpus or file that tokens are read from, None for synthetic tokens.
-    - ``held_out``: what is not learnt from, None for nothing.
-    - ``swapping``: how the whole model is swapped through the device, None where it is not, or where ``costs`` have it.
-    - ``device``, ``threads``, ``check_iteration``, ``deterministic``: as in the experiment file, None if it does not
-      set them.
+    ``virtual`` are the virtual stages, None where stages are not divided.
     """
 
-    backend: str
-    costs: ReplayCosts
     stages: int
     stage: int
     pipelines: int
     pipeline: int
     microbatches: int
+    virtual: VirtualStages | None = None
+
+
+@dataclass(frozen=True)
+class LearningConfig:
+    """What a back end trains, and by what.
+
+    - ``text``: the corpus or file that tokens are read from, None for synthetic tokens.
+    - ``held_out``: what is not learnt from, None for nothing.
+    - ``swapping``: how the whole model is swapped through the device, None where it is there all the time.
+    """
+
+    model: GptConfig
+    learning_rate: float
+    text: str | None = None
+    held_out: HeldOut | None = None
+    swapping: SwapSettings | None = None
+
+
+@dataclass(frozen=True)
+class DeviceSettings:
+    """The device that a back end computes on. ``name`` is None where the back end uses none, or chooses it itself.
+
+    ``threads`` are those of the CPU. ``check_iteration`` is the iteration that a profiler records too, None for none.
+    With ``deterministic`` kernels give the same bits in every run.
+    """
+
+    name: str | None = None
+    threads: int = 1
+    check_iteration: int | None = None
+    deterministic: bool = False
+
+
+@dataclass(frozen=True)
+class ComputeConfig:
+    """The configuration of one stage's computation in a rank, the same for every back end.
+
+    - ``backend``: the path of its class, ``package.module:Class``; ``options`` are its keyword arguments.
+    - ``costs``: the stage's times as far as they are known ahead (dilated if the run is), and the sizes of what it
+      sends. Where the stage is divided, they are those of all its virtual stages together, and have no sizes but that
+      of the gradients; ``chunks`` are then the times and sizes of each one.
+    - ``precision``: that of weights, activations and gradients.
+    - ``seed``: for the initial weights and the synthetic tokens.
+    - ``learning``: what the back end trains, None where it trains nothing.
+    - ``synchronization``: how replicas that train alone are kept together, None where they sum gradients in every
+      iteration. ``fragments_bytes`` are then the encoded sizes of the stage's fragments.
+    - ``collective``: torch's all-reduce of the gradients over the replicas, None where a ring sums them.
+    """
+
+    backend: str
+    costs: ReplayCosts
+    computed: ComputedStage
     precision: str
     seed: int
-    learning_rate: float
-    model: GptConfig | None = None
-    text: str | None = None
-    device: str | None = None
-    threads: int | None = None
-    check_iteration: int | None = None
-    deterministic: bool | None = None
+    learning: LearningConfig | None = None
+    device: DeviceSettings = DeviceSettings()
     options: dict[str, Any] = field(default_factory=dict)
-    virtual: VirtualStages | None = None
     chunks: tuple[ReplayCosts, ...] = ()
     synchronization: Synchronization | None = None
     fragments_bytes: tuple[int, ...] = ()
-    held_out: HeldOut | None = None
-    swapping: SwapSettings | None = None
     collective: CollectiveConfig | None = None
 
 
@@ -171,7 +197,7 @@ class ComputeBackend(ABC):
     - ``completes_buckets``: its ``Computation`` has ``in_buckets``, so that all-reduces may overlap with backwards.
     - ``synchronizes``: its ``Computation`` has ``synchronized``, so that replicas may train alone between
       synchronisations.
-    - ``swaps``: it swaps the layers of a whole model through a device, as ``ComputeConfig.swapping`` says. One that
+    - ``swaps``: it swaps the layers of a whole model through a device, as ``LearningConfig.swapping`` says. One that
       takes known times need not: its times include the waits.
     - ``torch_schedules``: torch's own schedules (baselines) can train instead of it.
     - ``virtual_stages``: it computes stages that are divided into virtual stages. Messages then have the chunk of the

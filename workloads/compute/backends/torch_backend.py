@@ -59,7 +59,7 @@ class TorchBackend(ComputeBackend):
         from wanbed.workloads.compute.torch_compute import TorchCompute  # noqa: PLC0415
 
         work, element_bytes = torch_work(config, context.actions), bytes_per_element(config.precision)
-        if config.swapping is not None:
+        if work.swapping is not None:
             swapped = SwappedCompute(work, context.pool.give_back)
             return Computation(
                 swapped,
@@ -112,27 +112,28 @@ def _all_reduce(config: CollectiveConfig, compute: "TorchCompute") -> "Callable[
 
 def torch_work(config: ComputeConfig, actions: tuple[ActionKind, ...]) -> TorchWork:
     """Return the torch configuration of a stage whose schedule has ``actions``. Raise ValueError naming the field."""
-    if config.model is None:
-        raise ValueError("model: None, and torch needs one to train")
+    learning, computed, device = config.learning, config.computed, config.device
+    if learning is None:
+        raise ValueError("learning: None, and torch needs a model to train")
     return TorchWork(
-        config=config.model,
-        stages=config.stages,
-        stage=config.stage,
-        pipelines=config.pipelines,
-        pipeline=config.pipeline,
-        microbatches=config.microbatches,
-        recompute=ActionKind.RECOMPUTE in actions or config.swapping is not None,
+        config=learning.model,
+        stages=computed.stages,
+        stage=computed.stage,
+        pipelines=computed.pipelines,
+        pipeline=computed.pipeline,
+        microbatches=computed.microbatches,
+        recompute=ActionKind.RECOMPUTE in actions or learning.swapping is not None,
         precision=config.precision,
-        device=config.device or "auto",
+        device=device.name or "auto",
         seed=config.seed,
-        learning_rate=config.learning_rate,
-        text=config.text,
+        learning_rate=learning.learning_rate,
+        text=learning.text,
         split_backward=ActionKind.BACKWARD_INPUT in actions,
-        threads=config.threads or 1,
-        check_iteration=config.check_iteration,
-        deterministic=bool(config.deterministic),
-        virtual=config.virtual,
+        threads=device.threads,
+        check_iteration=device.check_iteration,
+        deterministic=device.deterministic,
+        virtual=computed.virtual,
         synchronization=config.synchronization,
-        held_out=config.held_out,
-        swapping=config.swapping,
+        held_out=learning.held_out,
+        swapping=learning.swapping,
     )

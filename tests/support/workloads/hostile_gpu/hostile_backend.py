@@ -17,5 +17,5 @@ class HostileBackend(TorchBackend):
 
     def create(self, config: ComputeConfig, context: RankContext) -> Computation:
         """Put the GPU in the machine's place for the rest of the process."""
-        _machine.enter_context(on_hostile_gpu(Order.RANDOM, config.stage, memory_bytes=128 * MIB))
+        _machine.enter_context(on_hostile_gpu(Order.RANDOM, config.computed.stage, memory_bytes=128 * MIB))
         return super().create(config, context)

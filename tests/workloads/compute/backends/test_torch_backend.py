@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from wanbed.workloads.compute.backends import torch_backend
-from wanbed.workloads.compute.backends.backend import ComputeConfig
+from wanbed.workloads.compute.backends.backend import ComputeConfig, ComputedStage, DeviceSettings, LearningConfig
 from wanbed.workloads.compute.backends.torch_backend import TorchBackend, torch_work
 from wanbed.workloads.compute.replay import ReplayCosts, ReplayDurations
 from wanbed.workloads.compute.torch_work import TorchWork
@@ -14,24 +14,18 @@ MODEL = GptConfig(layers=4, hidden=32, context=16, heads=4, vocabulary=64)
 CONFIG = ComputeConfig(
     backend="wanbed.workloads.compute.backends.torch_backend:TorchBackend",
     costs=ReplayCosts(ReplayDurations(1, 2)),
-    stages=4,
-    stage=1,
-    pipelines=2,
-    pipeline=1,
-    microbatches=3,
+    computed=ComputedStage(stages=4, stage=1, pipelines=2, pipeline=1, microbatches=3),
     precision="bf16",
     seed=7,
-    learning_rate=0.1,
-    model=MODEL,
-    text="some.txt",
-    check_iteration=0,
+    learning=LearningConfig(MODEL, 0.1, "some.txt"),
+    device=DeviceSettings(check_iteration=0),
 )
 WORK = TorchWork(MODEL, 4, 1, 2, 1, 3, False, "bf16", "auto", 7, 0.1, "some.txt", check_iteration=0)
 
 
 def test_torch_takes_what_the_config_says_and_has_defaults_for_the_device() -> None:
     assert torch_work(CONFIG, (ActionKind.FORWARD, ActionKind.BACKWARD)) == WORK
-    chosen = replace(CONFIG, device="cuda", threads=2)
+    chosen = replace(CONFIG, device=DeviceSettings("cuda", 2, check_iteration=0))
     assert torch_work(chosen, (ActionKind.FORWARD, ActionKind.BACKWARD)) == replace(WORK, device="cuda", threads=2)
 
 
@@ -41,8 +35,8 @@ def test_torch_recomputes_and_splits_where_the_schedule_does() -> None:
 
 
 def test_torch_needs_a_model() -> None:
-    with pytest.raises(ValueError, match=r"^model: None, and torch needs one to train$"):
-        torch_work(replace(CONFIG, model=None), ())
+    with pytest.raises(ValueError, match=r"^learning: None, and torch needs a model to train$"):
+        torch_work(replace(CONFIG, learning=None), ())
 
 
 def test_a_machine_without_torch_is_reported_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:

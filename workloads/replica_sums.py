@@ -70,10 +70,10 @@ def _add(total: memoryview, part: memoryview) -> None:
 Interval = tuple[int, int]
 """Start and end of a computation in CLOCK_MONOTONIC nanoseconds."""
 
-AwaitEvent = Callable[[], None]
+_AwaitEvent = Callable[[], None]
 """Waits for one event of the rank and handles it, an event of the sums by ``ReplicaSums.handle``."""
 
-SumsEvent = BucketSummed | DeviceSummed | SegmentReceived | SegmentsSent
+_SumsEvent = BucketSummed | DeviceSummed | SegmentReceived | SegmentsSent
 
 
 class ReplicaSums:
@@ -86,15 +86,15 @@ class ReplicaSums:
         """Compute an action of ``stage``. Return its start and end."""
         return self._compute.perform(action)
 
-    def sum_gradients(self, iteration: int, await_event: AwaitEvent) -> Span | None:
+    def sum_gradients(self, iteration: int, await_event: _AwaitEvent) -> Span | None:
         """Wait until the optimizer may use the gradients. Return the span of the sum if ``handle`` has not."""
         return None
 
-    def synchronize(self, iteration: int, await_event: AwaitEvent) -> list[Interval]:
+    def synchronize(self, iteration: int, await_event: _AwaitEvent) -> list[Interval]:
         """Exchange pseudo-gradients after the optimizer. Return what has been computed for that."""
         return []
 
-    def handle(self, event: SumsEvent, iteration: int) -> Span | None:
+    def handle(self, event: _SumsEvent, iteration: int) -> Span | None:
         """Handle an event that comes in ``iteration``. Return the span of a sum that has ended, if one has."""
         raise AssertionError(f"{event} came to a rank that does not wait for it")
 
@@ -110,7 +110,7 @@ class RingSums(ReplicaSums):
         self._ring = ring
         self._element_bytes = element_bytes
 
-    def sum_gradients(self, iteration: int, await_event: AwaitEvent) -> Span | None:
+    def sum_gradients(self, iteration: int, await_event: _AwaitEvent) -> Span | None:
         """Return the span of the all-reduce, None if there is nothing to sum."""
         gradients = self._compute.gradients()
         if gradients is None:
@@ -119,7 +119,7 @@ class RingSums(ReplicaSums):
         self._ring.run(iteration, gradients, self._element_bytes, self._compute.add, await_event)
         return Span("all_reduce", iteration, NO_MICROBATCH, start_ns, time.monotonic_ns(), gradients.nbytes)
 
-    def handle(self, event: SumsEvent, iteration: int) -> Span | None:
+    def handle(self, event: _SumsEvent, iteration: int) -> Span | None:
         """Handle an event of the ring."""
         if not isinstance(event, SegmentReceived | SegmentsSent):
             return super().handle(event, iteration)
@@ -144,18 +144,18 @@ class BucketSums(ReplicaSums):
         self._unsummed = self._buckets
         return self._in_buckets.perform_in_buckets(action, self._buckets, self._sums.complete)
 
-    def sum_gradients(self, iteration: int, await_event: AwaitEvent) -> Span | None:
+    def sum_gradients(self, iteration: int, await_event: _AwaitEvent) -> Span | None:
         """Wait until all buckets are summed. ``handle`` has returned their spans."""
         while self._unsummed:
             await_event()
         return None
 
-    def handle(self, event: SumsEvent, iteration: int) -> Span | None:
+    def handle(self, event: _SumsEvent, iteration: int) -> Span | None:
         """Return the span of a bucket."""
         if not isinstance(event, BucketSummed):
             return super().handle(event, iteration)
         self._unsummed -= 1
-        return summed_span(event, iteration)
+        return _summed_span(event, iteration)
 
     def close(self) -> None:
         """End the thread."""
@@ -170,7 +170,7 @@ class DeviceSums(ReplicaSums):
         self._all_reduce = all_reduce
         self._summed = False
 
-    def sum_gradients(self, iteration: int, await_event: AwaitEvent) -> Span | None:
+    def sum_gradients(self, iteration: int, await_event: _AwaitEvent) -> Span | None:
         """Return the span of the all-reduce."""
         start_ns, self._summed = time.monotonic_ns(), False
         size_bytes = self._all_reduce.start()
@@ -178,7 +178,7 @@ class DeviceSums(ReplicaSums):
             await_event()
         return Span("all_reduce", iteration, NO_MICROBATCH, start_ns, time.monotonic_ns(), size_bytes)
 
-    def handle(self, event: SumsEvent, iteration: int) -> Span | None:
+    def handle(self, event: _SumsEvent, iteration: int) -> Span | None:
         """Handle the end of the all-reduce."""
         self._summed = True
         return None
@@ -188,7 +188,7 @@ class DeviceSums(ReplicaSums):
         self._all_reduce.close()
 
 
-def summed_span(event: BucketSummed, iteration: int) -> Span:
+def _summed_span(event: BucketSummed, iteration: int) -> Span:
     """Return the span of a sum by a thread."""
     return Span("all_reduce", iteration, NO_MICROBATCH, event.start_ns, event.end_ns, event.size_bytes)
 
@@ -218,7 +218,7 @@ class ReplicaSynchronization(ReplicaSums):
         self._unsummed = 0
         self._parts = 0
 
-    def synchronize(self, iteration: int, await_event: AwaitEvent) -> list[Interval]:
+    def synchronize(self, iteration: int, await_event: _AwaitEvent) -> list[Interval]:
         """Begin the synchronisation that begins after ``iteration``, and apply the one that is applied after it.
 
         Return when a pseudo-gradient has been encoded and an outer step taken, as far as anything is computed for it.
@@ -243,14 +243,14 @@ class ReplicaSynchronization(ReplicaSums):
         self._sums.complete(lambda: self._synchronized.encoded(begun.fragment))
         return encoded
 
-    def handle(self, event: SumsEvent, iteration: int) -> Span | None:
+    def handle(self, event: _SumsEvent, iteration: int) -> Span | None:
         """Return the span of the sum, in the iteration after which it is applied."""
         under_way = self._under_way
         if not isinstance(event, BucketSummed) or under_way is None:
             return super().handle(event, iteration)
         self._unsummed -= 1
         self._parts = event.parts
-        return summed_span(event, under_way.applied_after)
+        return _summed_span(event, under_way.applied_after)
 
     def state(self, size_bytes: int) -> memoryview | None:
         """Return what a replica begins with that joins after this iteration; None while a synchronisation is under way.

@@ -22,7 +22,7 @@ from wanbed.workloads.start_gate import report_at_gate
 from wanbed.workloads.transport.peer import TransportError
 from wanbed.workloads.transport.socket_options import hold_window, make_socket
 
-MOST_SAMPLES = 4000
+_MOST_SAMPLES = 4000
 """At that many every second one is dropped, and the interval doubles: a long trial is covered evenly."""
 
 _ROOM_BYTES = 1024 * 1024
@@ -118,12 +118,12 @@ class FlowReceiver:
 
     def _sample(self, now_ns: int) -> None:
         self._samples.append((now_ns - self._config.epoch_ns, list(self._received)))
-        if len(self._samples) >= MOST_SAMPLES:
+        if len(self._samples) >= _MOST_SAMPLES:
             self._samples = self._samples[::2]
             self._interval_ns *= 2
 
 
-def run_receiver(config: ReceiverConfig) -> None:
+def _run_receiver(config: ReceiverConfig) -> None:
     """Run the receiving process until it is told to end."""
     if config.end.parent_pid is not None:
         die_with_parent(config.end.parent_pid)
@@ -140,7 +140,7 @@ def main(arguments: list[str]) -> int:
         module="wanbed.workloads.background_flows.receiver_process",
         name="wanbed background",
         read=partial(read_config, ReceiverConfig),
-        run=run_receiver,
+        run=_run_receiver,
         faults=(TransportError,),
         named=lambda config: f"background {config.end.name!r}, receiver",
     )

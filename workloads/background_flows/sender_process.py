@@ -135,7 +135,7 @@ class FlowSender:
                     del left[to]
 
 
-def run_sender(config: SenderConfig) -> None:
+def _run_sender(config: SenderConfig) -> None:
     """Run the sending process until it is told to end."""
     if config.end.parent_pid is not None:
         die_with_parent(config.end.parent_pid)
@@ -155,7 +155,7 @@ def main(arguments: list[str]) -> int:
         module="wanbed.workloads.background_flows.sender_process",
         name="wanbed background",
         read=partial(read_config, SenderConfig),
-        run=run_sender,
+        run=_run_sender,
         faults=(TransportError,),
         named=lambda config: f"background {config.end.name!r}, sender",
     )

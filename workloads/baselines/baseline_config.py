@@ -16,7 +16,7 @@ TORCH_GPIPE, TORCH_1F1B, TORCH_ZB, TORCH_DDP = BASELINE_SCHEDULES = (
     "torch-ddp",
 )
 
-DEFAULT_TIMEOUT_NS = 600_000_000_000
+_DEFAULT_TIMEOUT_NS = 600_000_000_000
 DEFAULT_RENDEZVOUS_TIMEOUT_NS = 60_000_000_000
 DEFAULT_SILENCE_NS = 8_000_000_000
 
@@ -70,7 +70,7 @@ class BaselineConfig:
     epoch_ns: int
     text: str | None = None
     gradients: str | None = None
-    timeout_ns: int = DEFAULT_TIMEOUT_NS
+    timeout_ns: int = _DEFAULT_TIMEOUT_NS
     rendezvous_timeout_ns: int = DEFAULT_RENDEZVOUS_TIMEOUT_NS
     deterministic: bool = False
     silence_ns: int = DEFAULT_SILENCE_NS

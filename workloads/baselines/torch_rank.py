@@ -40,7 +40,7 @@ def first_line(failure: BaseException) -> str:
     return f"{line} {first_line(failure.__cause__)}"
 
 
-def prepare_process(rank_config: BaselineConfig) -> None:
+def _prepare_process(rank_config: BaselineConfig) -> None:
     """Tie this process to its parent, and turn off torch's logs and warnings, so that a failure prints one line.
 
     Raise ValueError if ``epoch_ns`` lies in the future.
@@ -62,7 +62,7 @@ def main(arguments: list[str]) -> int:
     try:
         rank_config = read_baseline_config(Path(arguments[0]))
         prefix = f"wanbed torch rank {rank_config.rank} ({rank_config.host})"
-        prepare_process(rank_config)
+        _prepare_process(rank_config)
         from wanbed.workloads.baselines.training import train  # noqa: PLC0415 - torch reads its log level on import
 
         train(rank_config, lambda line: die(f"{prefix}: {line}"))

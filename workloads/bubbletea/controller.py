@@ -31,7 +31,7 @@ class HoldQueue:
 
     @property
     def full(self) -> bool:
-        """Whether no further request may wait."""
+        """Return whether no further request may wait."""
         return len(self._held) >= self._limit
 
     @property

@@ -20,7 +20,7 @@ from wanbed.workloads.bubbletea.request_source import LEAST_CV, MOST_CV
 
 _DRAWN_AT_ONCE = 1024
 
-DrawGaps = Callable[[Generator, int], NDArray[np.float64]]
+_DrawGaps = Callable[[Generator, int], NDArray[np.float64]]
 
 
 def poisson(rate_per_s: float, lengths: "Lengths", *, seed: int, duration_ns: int | None = None) -> Iterator[Request]:
@@ -57,7 +57,7 @@ def _mean_gap_ns(rate_per_s: float) -> float:
     return 1e9 / rate_per_s
 
 
-def _requests(draw_gaps: DrawGaps, lengths: "Lengths", seed: int, duration_ns: int | None) -> Iterator[Request]:
+def _requests(draw_gaps: _DrawGaps, lengths: "Lengths", seed: int, duration_ns: int | None) -> Iterator[Request]:
     if seed < 0:
         raise ValueError(f"seed: {seed} is negative")
     if duration_ns is not None and duration_ns < 0:
@@ -67,7 +67,7 @@ def _requests(draw_gaps: DrawGaps, lengths: "Lengths", seed: int, duration_ns: i
 
 
 def _endless_or_until(
-    duration_ns: int | None, draw_gaps: DrawGaps, for_gaps: Generator, lengths: "Lengths", for_lengths: Generator
+    duration_ns: int | None, draw_gaps: _DrawGaps, for_gaps: Generator, lengths: "Lengths", for_lengths: Generator
 ) -> Iterator[Request]:
     number = arrival_ns = 0
     while True:
@@ -82,13 +82,13 @@ def _endless_or_until(
             number += 1
 
 
-TokenCounts = NDArray[np.int64]
+_TokenCounts = NDArray[np.int64]
 
 
 class Lengths(Protocol):
     """A distribution of the lengths of requests."""
 
-    def draw(self, random: Generator, count: int) -> tuple[TokenCounts, TokenCounts]:
+    def draw(self, random: Generator, count: int) -> tuple[_TokenCounts, _TokenCounts]:
         """Draw the prompt and the output tokens of ``count`` requests, each at least 1."""
         ...
 
@@ -103,7 +103,7 @@ class FixedLengths:
     def __post_init__(self) -> None:
         _check_counts(prompt_tokens=self.prompt_tokens, output_tokens=self.output_tokens)
 
-    def draw(self, random: Generator, count: int) -> tuple[TokenCounts, TokenCounts]:
+    def draw(self, random: Generator, count: int) -> tuple[_TokenCounts, _TokenCounts]:
         """Return ``count`` times the fixed lengths."""
         return np.full(count, self.prompt_tokens), np.full(count, self.output_tokens)
 
@@ -120,7 +120,7 @@ class EmpiricalLengths:
             raise ValueError("requests: there are none to draw lengths from")
         self._prompts, self._outputs = np.array(pairs, dtype=np.int64).T
 
-    def draw(self, random: Generator, count: int) -> tuple[TokenCounts, TokenCounts]:
+    def draw(self, random: Generator, count: int) -> tuple[_TokenCounts, _TokenCounts]:
         """Draw ``count`` requests of the trace with equal probability, and return their lengths."""
         chosen = random.integers(len(self._prompts), size=count)
         return self._prompts[chosen], self._outputs[chosen]
@@ -146,14 +146,14 @@ class LogNormalLengths:
             if not (spread >= 1 and math.isfinite(spread)):
                 raise ValueError(f"{name}: {spread} is below 1 or not finite; with 1 every length is the median")
 
-    def draw(self, random: Generator, count: int) -> tuple[TokenCounts, TokenCounts]:
+    def draw(self, random: Generator, count: int) -> tuple[_TokenCounts, _TokenCounts]:
         """Draw all prompts, then all outputs, independently of each other."""
         return (
             self._drawn(random, count, self.prompt_median, self.prompt_spread),
             self._drawn(random, count, self.output_median, self.output_spread),
         )
 
-    def _drawn(self, random: Generator, count: int, median: int, spread: float) -> TokenCounts:
+    def _drawn(self, random: Generator, count: int, median: int, spread: float) -> _TokenCounts:
         logarithms = math.log(median) + math.log(spread) * random.standard_normal(count)
         # Clip the logarithm, so that exp never overflows.
         lengths = np.rint(np.exp(np.minimum(logarithms, math.log(self.most_tokens))))

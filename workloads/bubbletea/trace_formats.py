@@ -60,15 +60,15 @@ def parse_azure(line: bytes) -> ParsedLine:
     for name, text in zip(("ContextTokens", "GeneratedTokens"), columns[1:], strict=True):
         if not _COUNT.fullmatch(text):
             raise ValueError(f"{name}: {shown(text.decode(errors='replace'))} is no count of tokens")
-        counts.append(token_count(name, int(text)))
+        counts.append(_token_count(name, int(text)))
     try:
-        moment_ns = utc_ns(columns[0])
+        moment_ns = _utc_ns(columns[0])
     except ValueError as fault:
         raise ValueError(f"TIMESTAMP: {fault}") from None
     return moment_ns, counts[0], counts[1]
 
 
-def utc_ns(text: bytes) -> int:
+def _utc_ns(text: bytes) -> int:
     """Parse ``2023-11-16 18:17:03.9799600``, a moment in UTC, to nanoseconds since 1970. Raise ValueError, one line."""
     match = _UTC.fullmatch(text)
     if match is None:
@@ -86,18 +86,18 @@ def parse_mooncake(line: bytes) -> ParsedLine:
 
     Other fields are ignored.
     """
-    document = parse_json(line)
+    document = _parse_json(line)
     timestamp_ms = _whole_number(document, "timestamp")
     if not 0 <= timestamp_ms <= _MAX_TIMESTAMP_MS:
         raise ValueError(f"timestamp: {shown(timestamp_ms)} is not in 0 to {_MAX_TIMESTAMP_MS} ms")
     return (
         timestamp_ms * 10**6,
-        token_count("input_length", _whole_number(document, "input_length")),
-        token_count("output_length", _whole_number(document, "output_length")),
+        _token_count("input_length", _whole_number(document, "input_length")),
+        _token_count("output_length", _whole_number(document, "output_length")),
     )
 
 
-def parse_json(line: bytes, *, parse_float: Callable[[str], Any] | None = None) -> dict[str, Any]:
+def _parse_json(line: bytes, *, parse_float: Callable[[str], Any] | None = None) -> dict[str, Any]:
     """Return the JSON object of a line. ``parse_float`` converts fractions, as in ``json.loads``."""
     try:
         document = json.loads(line, parse_float=parse_float)
@@ -140,7 +140,7 @@ def _whole_number(document: dict[str, Any], field: str) -> int:
     return value
 
 
-def token_count(field: str, tokens: int) -> int:
+def _token_count(field: str, tokens: int) -> int:
     """Return ``tokens``. Raise ValueError if it is no number of tokens that a request may have."""
     if not 1 <= tokens <= MAX_TOKENS:
         raise ValueError(f"{field}: {shown(tokens)} is not in 1 to {MAX_TOKENS}")
@@ -218,7 +218,7 @@ class TraceColumns:
         return parse
 
     def _parse_json(self, line: bytes) -> ParsedLine:
-        document = parse_json(line, parse_float=str)
+        document = _parse_json(line, parse_float=str)
         values = []
         for name in (self.arrival, self.prompt, self.output):
             if name not in document:
@@ -235,7 +235,7 @@ class TraceColumns:
     def _arrival_ns(self, text: str) -> int:
         if self.unit is ArrivalUnit.UTC:
             try:
-                return utc_ns(text.encode())
+                return _utc_ns(text.encode())
             except ValueError as fault:
                 raise ValueError(f"{self.arrival}: {fault}") from None
         if not _NUMBER.fullmatch(text):
@@ -248,7 +248,7 @@ class TraceColumns:
     def _tokens(self, name: str, text: str) -> int:
         if not (text.isascii() and text.isdecimal() and len(text) <= 10):
             raise ValueError(f"{name}: {shown(text)} is no count of tokens")
-        return token_count(name, int(text))
+        return _token_count(name, int(text))
 
 
 def _cells(line: bytes) -> list[str]:

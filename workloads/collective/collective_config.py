@@ -50,9 +50,9 @@ def opened_way(name: str, value: str) -> str | None:
 
 NCCL, GLOO = "nccl", "gloo"
 
-BACKENDS = (NCCL, GLOO)
+_BACKENDS = (NCCL, GLOO)
 
-ALL_REDUCE_TIMEOUT_NS = 600_000_000_000
+_ALL_REDUCE_TIMEOUT_NS = 600_000_000_000
 """Long: gigabytes over an emulated network may take minutes. The loss of a rank is noticed by others much earlier."""
 
 
@@ -77,12 +77,12 @@ class CollectiveConfig:
     store_address: str
     store_port: int
     timeout_ns: int
-    all_reduce_timeout_ns: int = ALL_REDUCE_TIMEOUT_NS
+    all_reduce_timeout_ns: int = _ALL_REDUCE_TIMEOUT_NS
     shares_gpus: bool = False
 
     def __post_init__(self) -> None:
-        if self.backend not in BACKENDS:
-            raise ValueError(f"backend: {self.backend!r} is none of {', '.join(BACKENDS)}")
+        if self.backend not in _BACKENDS:
+            raise ValueError(f"backend: {self.backend!r} is none of {', '.join(_BACKENDS)}")
         if len(self.hosts) < 2:
             raise ValueError(f"hosts: {len(self.hosts)} replica has nothing to sum with, give two or more")
         if not 0 <= self.position < len(self.hosts):

@@ -30,7 +30,7 @@ class MeasuredDevice(Protocol):
 
     @property
     def overlaps_copies(self) -> bool:
-        """Whether ``Compute.outgoing`` waits for a copy, so that another thread should call it."""
+        """Return whether ``Compute.outgoing`` waits for a copy, so that another thread should call it."""
 
     def resolve(self) -> Sequence[tuple[int, int]]:
         """Return the busy interval of the device for each ``perform`` and ``update`` since the last call, in order.

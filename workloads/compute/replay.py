@@ -12,7 +12,7 @@ from wanbed.workloads.schedules.action import Action, ActionKind
 from wanbed.workloads.transport.receive_buffers import BufferPool
 from wanbed.workloads.transport.ring_round import complete_ns, cut_buckets
 
-LONGEST_SLEEP_NS = 500_000_000
+_LONGEST_SLEEP_NS = 500_000_000
 
 
 @dataclass(frozen=True)
@@ -183,7 +183,7 @@ class ReplayCompute(Compute, BucketCompute):
         deadline_ns = start_ns + duration_ns
         while (now_ns := time.monotonic_ns()) < deadline_ns:
             self._check()
-            time.sleep(min(deadline_ns - now_ns, LONGEST_SLEEP_NS) / 1e9)
+            time.sleep(min(deadline_ns - now_ns, _LONGEST_SLEEP_NS) / 1e9)
         return now_ns
 
     def _usual_ns(self, action: Action) -> int:

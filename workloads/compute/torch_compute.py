@@ -309,7 +309,7 @@ class TorchCompute(Compute, BucketCompute, MeasuredDevice):
 
     @property
     def overlaps_copies(self) -> bool:
-        """Whether messages are copied from a GPU while it continues to compute."""
+        """Return whether messages are copied from a GPU while it continues to compute."""
         return self._staging.overlaps
 
     def resolve(self) -> Sequence[tuple[int, int]]:

@@ -63,7 +63,7 @@ class GptConfig:
 
     @property
     def trains_in_torch(self) -> bool:
-        """Whether it is a model that torch builds here: a plain GPT, of any dimensions."""
+        """Return whether it is a model that torch builds here: a plain GPT, of any dimensions."""
         plain = self.kv_heads in {None, self.heads} and self.feed_forward in {None, 4 * self.hidden}
         return self.architecture is Architecture.GPT and plain and not self.tied_head
 

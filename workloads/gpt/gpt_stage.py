@@ -86,7 +86,7 @@ class _SplitLinear(torch.autograd.Function):
 
 DTYPES: Mapping[str, torch.dtype] = MappingProxyType({"fp32": torch.float32, "bf16": torch.bfloat16})
 
-WEIGHT_DEVIATION = 0.02
+_WEIGHT_DEVIATION = 0.02
 
 
 class Attention(nn.Module):
@@ -193,14 +193,14 @@ def build_stage(config: GptConfig, stage: int, stages: int, seed: int, dtype: to
     """
     layers = config.layers_of(stage, stages)
     module = undrawn_module(lambda: GptStage(config, layers), dtype, torch.device("cpu"))
-    residual_deviation = WEIGHT_DEVIATION / math.sqrt(2 * config.layers)
+    residual_deviation = _WEIGHT_DEVIATION / math.sqrt(2 * config.layers)
     drawn = []
     for name, parameter in module.named_parameters():
         owner, _, part = name.rpartition(".")
         if owner.endswith("norm"):
             parameter.detach().fill_(1 if part == "weight" else 0)
         else:
-            deviation = residual_deviation if owner.endswith(".output") else WEIGHT_DEVIATION
+            deviation = residual_deviation if owner.endswith(".output") else _WEIGHT_DEVIATION
             drawn.append(NormalWeights(name, parameter, deviation))
     draw_weights(drawn, seed)
     return module

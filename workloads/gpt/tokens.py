@@ -10,7 +10,7 @@ from wanbed.workloads.gpt.learnt_text import HeldOut, text_bytes
 
 Bytes = npt.NDArray[np.uint8]
 
-LONGEST_STEP = 8
+_LONGEST_STEP = 8
 
 _HELD_OUT_SEED = 2**64
 """No training's: theirs are below 2^63."""
@@ -66,7 +66,7 @@ class TokenSource:
         return part[start : start + self._length].astype(np.int64)
 
     def _synthetic(self, random: np.random.Generator) -> npt.NDArray[np.int64]:
-        steps = random.integers(1, LONGEST_STEP + 1, self._length)
+        steps = random.integers(1, _LONGEST_STEP + 1, self._length)
         steps[0] = random.integers(self._vocabulary)
         return np.cumsum(steps)
 

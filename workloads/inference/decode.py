@@ -101,7 +101,7 @@ class SequenceDecoder:
 
     @property
     def busy(self) -> bool:
-        """Whether there is a token to compute."""
+        """Return whether there is a token to compute."""
         return bool(self._decoding)
 
     def add_cache_part(

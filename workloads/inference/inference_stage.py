@@ -82,12 +82,12 @@ class InferenceStage:
 
     @property
     def is_first(self) -> bool:
-        """Whether this is the model's first stage, whose inputs are token numbers."""
+        """Return whether this is the model's first stage, whose inputs are token numbers."""
         return self.layers.start == 0
 
     @property
     def is_last(self) -> bool:
-        """Whether this is the model's last stage, whose outputs are logits."""
+        """Return whether this is the model's last stage, whose outputs are logits."""
         return self.layers.stop == self.model.layers
 
     def new_cache(self, capacity: int) -> KVCache:

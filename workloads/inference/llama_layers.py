@@ -82,7 +82,7 @@ class Rotation:
         return torch.cat(turned, dim=2).to(x.dtype)
 
 
-NORM_EPSILON = 1e-5
+_NORM_EPSILON = 1e-5
 
 
 @dataclass(frozen=True)
@@ -144,9 +144,9 @@ class Layer(nn.Module):
     def __init__(self, model: InferenceModel, number: int) -> None:
         super().__init__()
         self.number = number
-        self.attention_norm = nn.RMSNorm(model.hidden, eps=NORM_EPSILON)
+        self.attention_norm = nn.RMSNorm(model.hidden, eps=_NORM_EPSILON)
         self.attention = GroupedQueryAttention(model)
-        self.feed_forward_norm = nn.RMSNorm(model.hidden, eps=NORM_EPSILON)
+        self.feed_forward_norm = nn.RMSNorm(model.hidden, eps=_NORM_EPSILON)
         self.feed_forward = GatedFeedForward(model)
 
     def forward(self, x: Tensor, place: ChunkPlace) -> Tensor:
@@ -167,7 +167,7 @@ class LlamaLayers(nn.Module):
         is_last = layers.stop == model.layers
         self.tokens = undrawn_embedding(model.vocabulary, model.hidden) if layers.start == 0 else None
         self.layers = nn.ModuleDict({str(number): Layer(model, number) for number in layers})
-        self.norm = nn.RMSNorm(model.hidden, eps=NORM_EPSILON) if is_last else None
+        self.norm = nn.RMSNorm(model.hidden, eps=_NORM_EPSILON) if is_last else None
         self.head = nn.Linear(model.hidden, model.vocabulary, bias=False) if is_last else None
 
 

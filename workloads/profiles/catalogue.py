@@ -77,15 +77,15 @@ def load_profile(name_or_path: str, *, relative_to: Path | None = None) -> Compu
     directory if None). Raise InputError, one line, for an unknown name, with the nearest one, or for an invalid file.
     """
     if name_or_path.endswith(_SUFFIX) or "/" in name_or_path:
-        return read_profile((relative_to or Path()) / name_or_path)
+        return _read_profile((relative_to or Path()) / name_or_path)
     paths = _profile_paths()
     if name_or_path not in paths:
         remedy = did_you_mean(name_or_path, paths, f"known: {', '.join(sorted(paths))}")
         raise InputError(f"compute.profile: there is none of the name {shown(name_or_path)}, {remedy}")
-    return read_profile(paths[name_or_path])
+    return _read_profile(paths[name_or_path])
 
 
-def read_profile(path: Path) -> ComputeProfile:
+def _read_profile(path: Path) -> ComputeProfile:
     """Read one compute profile. Raise InputError, one line that starts with the path."""
     return _parsed(path, read_content(path, "profile"))
 

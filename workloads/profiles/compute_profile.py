@@ -25,7 +25,7 @@ from wanbed.workloads.gpt.gpt_config import (
     bytes_per_element,
 )
 
-TimeNs = Annotated[int, Field(ge=0, le=MAX_DURATION_NS)]
+_TimeNs = Annotated[int, Field(ge=0, le=MAX_DURATION_NS)]
 """The time of one action in nanoseconds."""
 
 UNSTEADY = 0.03
@@ -40,14 +40,14 @@ class MeasuredTime(StrictModel):
     of one profile different ones. None: not reported, as in older files.
     """
 
-    median_ns: TimeNs
+    median_ns: _TimeNs
     spread: float = Field(ge=0, allow_inf_nan=False)
-    repeats_ns: tuple[TimeNs, ...] = Field(min_length=1)
+    repeats_ns: tuple[_TimeNs, ...] = Field(min_length=1)
     clock_hz: int | None = Field(default=None, ge=0)
 
     @property
     def steady(self) -> bool:
-        """Whether the spread is within ``UNSTEADY``."""
+        """Return whether the spread is within ``UNSTEADY``."""
         return self.spread <= UNSTEADY
 
 
@@ -236,12 +236,12 @@ class EstimatedProfile(ComputeProfile):
 class PartTimes(StrictModel):
     """The measured times of one part of a model: one layer, the embedding, or the head with its norm."""
 
-    forward_ns: TimeNs
-    backward_ns: TimeNs
-    recompute_ns: TimeNs
-    backward_input_ns: TimeNs
-    backward_weight_ns: TimeNs
-    optimizer_ns: TimeNs
+    forward_ns: _TimeNs
+    backward_ns: _TimeNs
+    recompute_ns: _TimeNs
+    backward_input_ns: _TimeNs
+    backward_weight_ns: _TimeNs
+    optimizer_ns: _TimeNs
 
 
 class MeasuredModel(StrictModel):

@@ -87,7 +87,7 @@ _COPIES_OF_LOGITS = 3
 _OF_ALL = 1.1
 """The factor for memory outside of tensors and for fragmentation."""
 
-PRODUCT_MATRICES = 3
+_PRODUCT_MATRICES = 3
 """The matrices of the product that gives the ceiling: both factors and the result."""
 
 
@@ -192,4 +192,4 @@ def prompt_bytes(model: InferenceModel, layers: int, tokens: int) -> int:
 
 def product_bytes(size: int, precision: str) -> int:
     """Return the bytes for the product of two square matrices, including those for creating them."""
-    return round(_OF_ALL * size**2 * (PRODUCT_MATRICES * bytes_per_element(precision) + 2 * _FP32_BYTES))
+    return round(_OF_ALL * size**2 * (_PRODUCT_MATRICES * bytes_per_element(precision) + 2 * _FP32_BYTES))

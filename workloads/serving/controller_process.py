@@ -160,7 +160,7 @@ class ControllerProcess:
         write_whole(Path(self._config.records), json.dumps(document))
 
 
-def run_controller(config: ControllerConfig) -> None:
+def _run_controller(config: ControllerConfig) -> None:
     """Run the controller until it is told to end."""
     if config.parent_pid is not None:
         die_with_parent(config.parent_pid)
@@ -177,7 +177,7 @@ def main(arguments: list[str]) -> int:
         module="wanbed.workloads.serving.controller_process",
         name=_NAME,
         read=partial(read_config, ControllerConfig),
-        run=run_controller,
+        run=_run_controller,
         faults=(TransportError,),
     )
 

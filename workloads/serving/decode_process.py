@@ -126,7 +126,7 @@ def _decoder(config: DecodeConfig) -> "SequenceDecoder | None":
     return SequenceDecoder(config.inference)
 
 
-def run_decode_host(config: DecodeConfig) -> None:
+def _run_decode_host(config: DecodeConfig) -> None:
     """Run the decode host until it is told to end."""
     if config.parent_pid is not None:
         die_with_parent(config.parent_pid)
@@ -142,7 +142,7 @@ def main(arguments: list[str]) -> int:
         module="wanbed.workloads.serving.decode_process",
         name=_NAME,
         read=partial(read_config, DecodeConfig),
-        run=run_decode_host,
+        run=_run_decode_host,
         faults=(
             ServingError,
             TransportError,

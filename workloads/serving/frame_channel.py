@@ -75,7 +75,7 @@ class FrameChannel:
 
     @property
     def unsent(self) -> bool:
-        """Whether queued data has not yet been handed to the kernel."""
+        """Return whether queued data has not yet been handed to the kernel."""
         return bool(self._outgoing)
 
     def send(self, document: Document, payload: Payload = 0) -> None:

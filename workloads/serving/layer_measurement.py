@@ -17,7 +17,7 @@ from wanbed.workloads.bubbletea.prefill_profile import TimedChunk
 from wanbed.workloads.host_process import die_with_parent, run_configured
 from wanbed.workloads.inference.inference_model import InferenceWork
 
-CHUNKS = 4
+_CHUNKS = 4
 """The number of chunks in a measured prompt. The last one has three times as many prior tokens as its own."""
 
 _ROUNDS = 9
@@ -53,12 +53,12 @@ def measure(config: MeasurementConfig) -> list[TimedChunk]:
     measured: dict[tuple[int, int], list[int]] = {}
     for _ in range(_ROUNDS):
         for size in sizes:
-            for number, time_ns in enumerate(compute.time_chunks(size, CHUNKS)):
+            for number, time_ns in enumerate(compute.time_chunks(size, _CHUNKS)):
                 measured.setdefault((size, number * size), []).append(time_ns)
     return [TimedChunk(*chunk, median_low(times_ns)) for chunk, times_ns in measured.items()]
 
 
-def write_measured(config: MeasurementConfig) -> None:
+def _write_measured(config: MeasurementConfig) -> None:
     """Measure, and write the result to the file that the configuration names."""
     if config.parent_pid is not None:
         die_with_parent(config.parent_pid)
@@ -72,7 +72,7 @@ def main(arguments: list[str]) -> int:
         module="wanbed.workloads.serving.layer_measurement",
         name="wanbed layer measurement",
         read=partial(read_config, MeasurementConfig),
-        run=write_measured,
+        run=_write_measured,
     )
 
 

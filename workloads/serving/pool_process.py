@@ -16,12 +16,12 @@ from wanbed.workloads.serving.gpu_worker import GpuWorker, serving_gpu
 from wanbed.workloads.serving.serving_configs import PoolGpuConfig
 from wanbed.workloads.transport.peer import TransportError
 
-NO_PIPELINE = -1
+_NO_PIPELINE = -1
 _NAME = "wanbed pool GPU"
 _print = partial(print_line, _NAME)
 
 
-def run_pool_gpu(config: PoolGpuConfig) -> None:
+def _run_pool_gpu(config: PoolGpuConfig) -> None:
     """Serve until SIGTERM or the controller's end, then write the spans: they have no microbatch, pipeline or stage."""
     if config.parent_pid is not None:
         die_with_parent(config.parent_pid)
@@ -32,7 +32,7 @@ def run_pool_gpu(config: PoolGpuConfig) -> None:
     worker.serve()
     # A SIGTERM may still arrive while the process exits.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    header = SpanLogHeader(config.serving.gpu, config.host, config.datacenter, config.index, NO_PIPELINE, NO_PIPELINE)
+    header = SpanLogHeader(config.serving.gpu, config.host, config.datacenter, config.index, _NO_PIPELINE, _NO_PIPELINE)
     log = SpanLog(Path(config.span_log), header)
     for span in gpu.take_spans():
         times_ns = span.start_ns - config.epoch_ns, span.end_ns - config.epoch_ns
@@ -47,7 +47,7 @@ def main(arguments: list[str]) -> int:
         module="wanbed.workloads.serving.pool_process",
         name=_NAME,
         read=partial(read_config, PoolGpuConfig),
-        run=run_pool_gpu,
+        run=_run_pool_gpu,
         faults=(TransportError,),
     )
 

@@ -97,14 +97,14 @@ def _check_state(size_bytes: int, expected: int) -> None:
         raise ValueError(f"what a replica begins with has {size_bytes} bytes, and {expected} are expected")
 
 
-Timed = Callable[[Callable[[], None]], tuple[int, int]]
+_Timed = Callable[[Callable[[], None]], tuple[int, int]]
 """Carries out a function on the device. Returns its start and end."""
 
 
 class OuterSteps:
     """The steps of ``outer``, timed by ``timed``. A state that has been taken over is given to ``release``."""
 
-    def __init__(self, outer: OuterOptimizer, timed: Timed, release: Callable[[memoryview], None]) -> None:
+    def __init__(self, outer: OuterOptimizer, timed: _Timed, release: Callable[[memoryview], None]) -> None:
         self._outer = outer
         self._timed = timed
         self._release = release

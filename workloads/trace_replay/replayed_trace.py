@@ -21,7 +21,7 @@ ALL_GATHER: Final = "all_gather"
 
 REDUCE_SCATTER: Final = "reduce_scatter"
 
-RING_COLLECTIVES: Final = (ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER)
+_RING_COLLECTIVES: Final = (ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER)
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class RingCollective:
 
     @property
     def is_half(self) -> bool:
-        """Whether it has half of the steps of an all-reduce."""
+        """Return whether it has half of the steps of an all-reduce."""
         return self.kind != ALL_REDUCE
 
     @property
@@ -163,7 +163,7 @@ class RankProgress:
 
     @property
     def complete(self) -> bool:
-        """Whether all nodes have ended."""
+        """Return whether all nodes have ended."""
         return not self._left
 
     @property

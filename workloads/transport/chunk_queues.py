@@ -35,12 +35,12 @@ class ChunkQueue:
 
     @property
     def empty(self) -> bool:
-        """Whether no chunk waits in the queue."""
+        """Return whether no chunk waits in the queue."""
         return not self._chunks
 
     @property
     def ready(self) -> bool:
-        """Whether ``pop`` has a chunk to return."""
+        """Return whether ``pop`` has a chunk to return."""
         return bool(self._chunks)
 
     @property
@@ -70,7 +70,7 @@ class CreditQueue(ChunkQueue):
 
     @property
     def ready(self) -> bool:
-        """Whether there is a chunk, and credit to send it."""
+        """Return whether there is a chunk, and credit to send it."""
         return self._credit > 0 and bool(self._chunks)
 
     def pop(self) -> QueuedChunk:
@@ -120,7 +120,7 @@ class TurnQueue(ChunkQueue):
 
     @property
     def empty(self) -> bool:
-        """Whether no chunk waits in the queue, whatever its turn."""
+        """Return whether no chunk waits in the queue, whatever its turn."""
         return not self._chunks and not self._waiting
 
     def add(self, chunk: QueuedChunk) -> None:

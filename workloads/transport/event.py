@@ -154,5 +154,5 @@ class Failed:
     error: Exception
 
 
-StarEvent = PartReceived | PartSent | ReplicaLost | ReplicaJoins | StateReceived | Gathered
-Event = Sent | Received | SegmentReceived | SegmentsSent | BucketSummed | StarEvent | DeviceSummed | Closed | Failed
+_StarEvent = PartReceived | PartSent | ReplicaLost | ReplicaJoins | StateReceived | Gathered
+Event = Sent | Received | SegmentReceived | SegmentsSent | BucketSummed | _StarEvent | DeviceSummed | Closed | Failed

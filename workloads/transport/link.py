@@ -29,7 +29,7 @@ from wanbed.workloads.transport.peer import Peer
 from wanbed.workloads.transport.socket_options import hold_window
 
 
-def send_blank(connected: socket.socket, size_bytes: int) -> int:
+def _send_blank(connected: socket.socket, size_bytes: int) -> int:
     """Offer ``size_bytes`` zeros, at most a chunk, to the kernel. Return how many it has accepted.
 
     Raise BlockingIOError if it accepts none now, OSError if the connection has failed.
@@ -70,7 +70,7 @@ class Connection:
 
     @property
     def sending(self) -> bool:
-        """Whether the kernel has not yet accepted all of the current frame."""
+        """Return whether the kernel has not yet accepted all of the current frame."""
         return bool(self._header_unsent or self._payload_unsent)
 
     def begin_frame(self, header: FrameHeader, payload: memoryview) -> bool:
@@ -102,7 +102,7 @@ class Connection:
         if self._header_unsent:
             self._count_accepted(self.socket.send(self._header_unsent, socket.MSG_MORE if self._payload_unsent else 0))
         if self._payload_unsent and not self._header_unsent:
-            self._count_accepted(send_blank(self.socket, self._payload_unsent.nbytes))
+            self._count_accepted(_send_blank(self.socket, self._payload_unsent.nbytes))
 
     def _count_accepted(self, accepted: int) -> None:
         of_header = min(accepted, len(self._header_unsent))
@@ -218,7 +218,7 @@ class Link:
 
     @property
     def paused(self) -> bool:
-        """Whether nothing is read for now, because chunks that were read before cannot be sent on yet."""
+        """Return whether nothing is read for now, because chunks that were read before cannot be sent on yet."""
         return self._paused
 
     @paused.setter
@@ -245,12 +245,12 @@ class Link:
 
     @property
     def peer_ended_own(self) -> bool:
-        """Whether the peer will send only chunks that it relays for others."""
+        """Return whether the peer will send only chunks that it relays for others."""
         return all(each.last_own_received or each.shutdown_received for each in self.connections)
 
     @property
     def ended(self) -> bool:
-        """Whether both sides have sent SHUTDOWN over all connections."""
+        """Return whether both sides have sent SHUTDOWN over all connections."""
         return all(self.done(each) for each in self.connections)
 
     def done(self, connection: Connection) -> bool:
@@ -260,12 +260,12 @@ class Link:
 
     @property
     def ending(self) -> bool:
-        """Whether a LAST_OWN or SHUTDOWN has been queued, so that connections may be done."""
+        """Return whether a LAST_OWN or SHUTDOWN has been queued, so that connections may be done."""
         return bool(self._shutdowns)
 
     @property
     def has_frames(self) -> bool:
-        """Whether there are credits or chunks that any connection may send now."""
+        """Return whether there are credits or chunks that any connection may send now."""
         if self._credits:
             return True
         return any(queue.ready for queue in self._queues)

@@ -122,7 +122,7 @@ class RingRound:
 
     @property
     def complete(self) -> bool:
-        """Whether every chunk has arrived."""
+        """Return whether every chunk has arrived."""
         return not self._steps_open
 
     def first_segment(self) -> tuple[int, Sequence[tuple[int, memoryview]]]:

@@ -11,7 +11,7 @@ from wanbed.ground.errors import one_line
 from wanbed.ground.files import naming
 from wanbed.results.records.span_log import ITERATION, NO_MICROBATCH, Span, SpanLog, SpanLogHeader
 
-TAIL_BYTES = 32 * 2**10
+_TAIL_BYTES = 32 * 2**10
 """So much of the end of what a program printed is looked at."""
 
 _MAX_CHARACTERS = 400
@@ -39,7 +39,7 @@ def telling_line_of(path: Path) -> str:
     """Return the telling line of the end of a file, "" if there is no such file."""
     try:
         with path.open("rb") as file:
-            file.seek(max(0, os.fstat(file.fileno()).st_size - TAIL_BYTES))
+            file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL_BYTES))
             return telling_line(file.read())
     except FileNotFoundError:
         return ""
@@ -121,7 +121,7 @@ class BoundedOutput:
 
     def add(self, printed: bytes) -> None:
         """Append to the file. Raise OutputLimitError beyond the limit, and OSError, naming the file, if it is full."""
-        self._tail = (self._tail + printed)[-TAIL_BYTES:]
+        self._tail = (self._tail + printed)[-_TAIL_BYTES:]
         ahead = memoryview(printed)[: self._left_bytes]
         self._left_bytes -= len(printed)
         with naming(self._path):

@@ -18,13 +18,13 @@ from wanbed.workloads.user_programs.program_config import ProgramConfig
 
 HOOK_FOLDER = Path(__file__).resolve().parent / "hook"
 
-HOOK_VARIABLE = "WANBED_HOOK"
+_HOOK_VARIABLE = "WANBED_HOOK"
 
 
 def with_hook(environment: Mapping[str, str], config: Path) -> dict[str, str]:
     """Return the environment in which every Python records as ``config`` says. The caller's PYTHONPATH stays behind."""
     path = [str(HOOK_FOLDER), *filter(None, [environment.get("PYTHONPATH")])]
-    return {**environment, "PYTHONPATH": os.pathsep.join(path), HOOK_VARIABLE: str(config)}
+    return {**environment, "PYTHONPATH": os.pathsep.join(path), _HOOK_VARIABLE: str(config)}
 
 
 _CLONE_NEWNS, _CLONE_NEWUSER = 0x00020000, 0x10000000
@@ -52,7 +52,7 @@ class _MountAttributes(ctypes.Structure):
     )
 
 
-def make_read_only(folder: Path, writable: Iterable[Path] = ()) -> None:
+def _make_read_only(folder: Path, writable: Iterable[Path] = ()) -> None:
     """Make ``folder`` and all mounts below it read-only, except for the folders ``writable`` below it.
 
     Files that are open already stay so. Call it while this process has one thread. Raise ReadOnlyError on failure; then
@@ -149,7 +149,7 @@ def program_environment(config: ProgramConfig, inherited: Mapping[str, str]) -> 
 def protect_folder(config: ProgramConfig) -> None:
     """Make the program's folder read-only if it shall be, but for that of the hook's log. Raise ReadOnlyError."""
     if config.read_only:
-        make_read_only(Path(config.folder), () if config.hook is None else (Path(config.hook["log"]).parent,))
+        _make_read_only(Path(config.folder), () if config.hook is None else (Path(config.hook["log"]).parent,))
 
 
 def start_program(config: ProgramConfig, environment: Mapping[str, str], stdout: int, stderr: int) -> int:

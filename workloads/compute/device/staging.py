@@ -92,10 +92,10 @@ class Staging(ABC):
     """
 
     overlaps: bool
-    """Whether a copy runs while the next action computes, so that another thread should wait for its payload."""
+    """True if a copy runs while the next action computes, so that another thread should wait for its payload."""
 
     keeps_payload: bool
-    """Whether the tensor of an incoming payload uses the payload's memory. Then the caller must release the payload."""
+    """True if the tensor of an incoming payload uses the payload's memory. Then the caller must release the payload."""
 
     to_host: Staged
     to_device: Staged

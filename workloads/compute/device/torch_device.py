@@ -49,7 +49,7 @@ class TorchDevice(ABC):
     device: torch.device
 
     shares_memory: bool
-    """Whether received tensors use the memory of their payload instead of a copy."""
+    """True if received tensors use the memory of their payload instead of a copy."""
 
     runtime: DeviceRuntime | None = None
     """Streams, events and pinned memory; None if calls of torch return only after the work is done."""

@@ -15,17 +15,17 @@ class Iterations:
 
     @property
     def is_profiled(self) -> bool:
-        """Whether the current iteration is one of those that the profiler records."""
+        """Return whether the current iteration is one of those that the profiler records."""
         return self.current >= self._first_profiled
 
     @property
     def begins_profile(self) -> bool:
-        """Whether the current iteration is the first that the profiler records."""
+        """Return whether the current iteration is the first that the profiler records."""
         return self.current == self._first_profiled and not self.is_over
 
     @property
     def is_over(self) -> bool:
-        """Whether all iterations have ended."""
+        """Return whether all iterations have ended."""
         return self.current >= self._iterations
 
     def end(self, now_ns: int) -> tuple[int, int, int]:

@@ -6,6 +6,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from wanbed.workloads.bubbletea.request import Request
+from wanbed.workloads.bubbletea.request_traces import scaled
 from wanbed.workloads.bubbletea.trace_formats import TraceColumns
 
 LEAST_CV = 0.01
@@ -69,7 +70,7 @@ class RequestSource:
     def _requests(self) -> Iterator[Request]:
         # numpy comes with these, and most experiments have no requests.
         from wanbed.workloads.bubbletea.drawn_requests import LogNormalLengths, gamma, poisson  # noqa: PLC0415
-        from wanbed.workloads.bubbletea.request_traces import read_trace, scaled  # noqa: PLC0415
+        from wanbed.workloads.bubbletea.trace_reading import read_trace  # noqa: PLC0415
 
         if self.kind is SourceKind.FILE:
             trace = read_trace(Path(self.path), skip_bad_lines=self.skipped_lines > 0, columns=self.columns)

@@ -170,7 +170,7 @@ def _read(
 ) -> tuple[RequestTrace, str]:
     """Return a trace and the SHA-256 of its file. A trace that several sweep points and variants use is read once."""
     # numpy comes with it, and few experiments read a trace of requests.
-    from wanbed.workloads.bubbletea.request_traces import read_trace  # noqa: PLC0415
+    from wanbed.workloads.bubbletea.trace_reading import read_trace  # noqa: PLC0415
 
     trace = read_trace(path, columns=columns, skip_bad_lines=skip_bad_lines)
     return trace, sha256(path.read_bytes()).hexdigest()

@@ -8,13 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wanbed.ground.strict_model import InputError
-from wanbed.workloads.bubbletea import request_traces
+from wanbed.workloads.bubbletea import trace_reading
 from wanbed.workloads.bubbletea.request import Request
-from wanbed.workloads.bubbletea.request_traces import LONGEST_TICK_NS, RequestTrace, read_trace, scaled, spread_evenly
+from wanbed.workloads.bubbletea.request_traces import RequestTrace, scaled
 from wanbed.workloads.bubbletea.trace_formats import (
     ArrivalUnit,
     TraceColumns,
 )
+from wanbed.workloads.bubbletea.trace_reading import LONGEST_TICK_NS, read_trace, spread_evenly
 
 
 def trace_of(arrivals_ns: list[int]) -> RequestTrace:
@@ -190,7 +191,7 @@ def test_unusable_lines_are_counted_where_they_are_to_be_skipped(tmp_path: Path)
 
 
 def test_a_line_without_end_is_unusable_and_not_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(request_traces, "MAX_LINE_BYTES", 100)
+    monkeypatch.setattr(trace_reading, "MAX_LINE_BYTES", 100)
     path = written(tmp_path, mooncake_line(0), "{" * 1000, mooncake_line(1), "{" * 101, "{" * 100, last_end="")
     with pytest.raises(InputError, match=r"\.trace:2: longer than 100 bytes$"):
         read_trace(path)

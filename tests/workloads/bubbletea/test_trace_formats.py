@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wanbed.ground.strict_model import InputError
-from wanbed.workloads.bubbletea.request_traces import read_trace
 from wanbed.workloads.bubbletea.trace_formats import (
     AZURE,
     AZURE_HEADER,
@@ -19,6 +18,7 @@ from wanbed.workloads.bubbletea.trace_formats import (
     parse_azure,
     parse_mooncake,
 )
+from wanbed.workloads.bubbletea.trace_reading import read_trace
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

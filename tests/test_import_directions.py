@@ -36,7 +36,8 @@ FLOORS: tuple[tuple[str, ...], ...] = (
 began: of the modules of ``runner``, and elsewhere of folders."""
 
 SLICES = ("runner.companions", "runner.trainings")
-"""Folders of features. A feature is a folder whose modules, or folders, are named by the layer that they join."""
+"""Folders of features, and what lists them. A feature is a folder whose modules, or folders, are named by the layer
+that they join."""
 
 LAYERS = {
     "spec": "runner.experiment",
@@ -44,6 +45,7 @@ LAYERS = {
     "simulation": "runner.simulator",
     "record": "runner.simulator",
     "on_hosts": "runner",
+    "process": "workloads",
 }
 """The place on whose floor each layer of a feature stands."""
 
@@ -86,6 +88,8 @@ def place_of(module: str) -> str | None:
     """The place on the floors that a module belongs to; of a feature, that of the layer it is named by."""
     parts = module.split(".")
     if ".".join(parts[:2]) in SLICES:
+        if parts[2:3] == ["registry"]:
+            return "runner.experiment"
         return LAYERS[parts[3]] if len(parts) > 3 else None
     return next((".".join(parts[:size]) for size in (2, 1) if ".".join(parts[:size]) in FLOOR_OF), None)
 

@@ -11,8 +11,10 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from wanbed.results.records.span_log import SpanLogContents, read_span_log
 from wanbed.runner.companions.faults.spec import PlannedFault
 from wanbed.runner.emulation.rank_configs import peer_timeout_s
+from wanbed.runner.emulation.running_trial import Ended, RunningTrial
 from wanbed.runner.resolve.dilation import dilated_ns
 from wanbed.runner.runs.faults import TrialError
 from wanbed.testbed.hosts.failures import Failures, Killable
@@ -20,6 +22,7 @@ from wanbed.testbed.hosts.process_group import ProcessGroup, Start
 from wanbed.testbed.hosts.start_gate import Gate
 from wanbed.testbed.kernel.inside import in_virtual_time
 from wanbed.testbed.running_testbed import RunningTestbed
+from wanbed.workloads.start_gate import PIPES
 
 
 class Restartable(Killable, Protocol):
@@ -282,6 +285,28 @@ def run_ranks(
         first, status = plans[failed], ends[failed].status
         silent = f"rank {first.rank} on {first.host} ended with status {status} and without a word"
         raise RanksFailedError(ends[failed].line or silent, ends)
+
+
+def train_ranks(
+    trial: RunningTrial,
+    program: str,
+    plans: Sequence[RankPlan],
+    begin: Callable[[], None],
+    look: Callable[[], None],
+) -> Ended:
+    """Run the module ``program`` for every plan, and let all begin together. Return what they have left.
+
+    ``begin`` is called at the moment when they begin, ``look`` several times a second. Raises what ``run_ranks`` does.
+    """
+    testbed, setting = trial.testbed, trial.setting
+    with testbed.gate(setting.start_gate, [plan.host for plan in plans], PIPES, begin=begin) as gate:
+        run_ranks(testbed, program, plans, setting.folder, look, gate=gate)
+    return Ended(logs_of_ranks(trial), setting)
+
+
+def logs_of_ranks(trial: RunningTrial) -> list[SpanLogContents]:
+    """Return what each rank of the variant has logged."""
+    return [read_span_log(trial.setting.span_log(rank)) for rank in range(len(trial.variant.placement.places))]
 
 
 def _start(testbed: RunningTestbed, program: str, plan: RankPlan, path: Path) -> Start:

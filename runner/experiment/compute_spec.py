@@ -26,8 +26,6 @@ from wanbed.workloads.compute.backends.registry import backend_class_path
 from wanbed.workloads.compute.varied_durations import MAX_SPREADS, Distribution, Jitter
 
 DEFAULT_KIND = "replay"
-TRACE_SCHEDULE = "trace"
-"""The schedule of variants that replay ``compute.trace``: the order that the trace has."""
 WRITTEN_COSTS = ("forward", "backward", "backward_weight", "recompute", "optimizer", "activation", "gradient")
 """The fields that state costs of the stages. Where one is written, they are those of no particular model."""
 MIN_FACTOR, MAX_FACTOR = 0.001, 1000.0

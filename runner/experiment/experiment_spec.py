@@ -17,12 +17,13 @@ from wanbed.ground.strict_model import StrictModel
 from wanbed.runner.companions.background.spec import BackgroundSpec, check_background
 from wanbed.runner.companions.faults.spec import MAX_CHECKPOINT_EVERY, MAX_FAULTS, FaultSpec, Recovery
 from wanbed.runner.companions.prefill.spec import PrefillSpec
-from wanbed.runner.experiment.compute_spec import TRACE_SCHEDULE, WRITTEN_COSTS, ComputeSpec
+from wanbed.runner.experiment.compute_spec import WRITTEN_COSTS, ComputeSpec
 from wanbed.runner.experiment.job_spec import JobSpec, check_jobs
 from wanbed.runner.experiment.model_spec import DEFAULT_MODEL, WrittenModel
 from wanbed.runner.experiment.quantities import AUTO, Dilation, PrintableName, whole_number
 from wanbed.runner.experiment.training_spec import TrainingSpec
 from wanbed.runner.experiment.variant_spec import VariantSpec
+from wanbed.runner.trainings.registry import TRACE
 from wanbed.testbed.network.links.link_spec import FIGURES
 from wanbed.testbed.network.topology_spec import TopologySpec, WanSpec
 
@@ -171,11 +172,11 @@ class ExperimentSpec(StrictModel):
         compute = written.get("compute") if isinstance(written, Mapping) else None
         if not isinstance(written, Mapping) or not isinstance(compute, Mapping) or compute.get("trace") is None:
             return written
-        variants = written.get("variants", ({"name": TRACE_SCHEDULE},))
+        variants = written.get("variants", ({"name": TRACE},))
         if not isinstance(variants, list | tuple):
             return written
         replaying = [
-            {"schedule": TRACE_SCHEDULE, **variant}
+            {"schedule": TRACE, **variant}
             if isinstance(variant, Mapping) and variant.get("program") is None
             else variant
             for variant in variants
@@ -195,7 +196,7 @@ class ExperimentSpec(StrictModel):
     @model_validator(mode="after")
     def _traces_are_replayed(self) -> "ExperimentSpec":
         for position, variant in enumerate(self.variants):
-            replays = variant.schedule == TRACE_SCHEDULE
+            replays = variant.schedule == TRACE
             if replays and self.compute.trace is None:
                 raise ValueError(
                     f"variants.{position}.schedule: give compute.trace, which it replays, or another schedule"

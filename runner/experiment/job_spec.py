@@ -9,7 +9,8 @@ from wanbed.ground.errors import did_you_mean, shown
 from wanbed.ground.strict_model import StrictModel
 from wanbed.results.records.span_log import MAX_ITERATIONS
 from wanbed.runner.experiment.quantities import PrintableName, whole_number
-from wanbed.runner.experiment.variant_spec import WITHOUT_PIPELINES, VariantSpec
+from wanbed.runner.experiment.variant_spec import VariantSpec
+from wanbed.runner.trainings.registry import TRAININGS
 from wanbed.testbed.network.topology_spec import MAX_HOSTS_PER_DATACENTER
 
 HostCount = Annotated[int, whole_number(0, MAX_HOSTS_PER_DATACENTER)]
@@ -81,7 +82,7 @@ def check_jobs(jobs: Sequence[JobSpec], variants: Sequence[VariantSpec], *, pref
     for position, variant in enumerate(variants):
         if variant.name not in homes:
             raise ValueError(f"variants.{position}: no job has {shown(variant.name)}: add it to one, or leave it out")
-        if variant.program is not None or variant.schedule in WITHOUT_PIPELINES:
+        if variant.schedule in TRAININGS:
             what = "program" if variant.program is not None else "schedule"
             raise ValueError(
                 f"variants.{position}.{what}: only trainings by a schedule of wanbed's ranks run beside another job: "

@@ -8,21 +8,20 @@ from pydantic import Field, JsonValue, model_validator
 
 from wanbed.ground.strict_model import StrictModel
 from wanbed.runner.companions.prefill.spec import Policy
-from wanbed.runner.experiment.compute_spec import TRACE_SCHEDULE
 from wanbed.runner.experiment.quantities import PrintableName, StageDatacenters, whole_number
 from wanbed.runner.experiment.training_spec import VariantTrainingSpec
 from wanbed.runner.experiment.transport_spec import TransportSpec
 from wanbed.runner.trainings.program.spec import ProgramSpec
+from wanbed.runner.trainings.registry import PROGRAM, named_trainings
 from wanbed.workloads.baselines.baseline_config import BASELINE_SCHEDULES
 from wanbed.workloads.synchronization.synchronization import ATOM, DILOCO
 
 MAX_POOL_GPUS = 65_536
-PROGRAM = "program"
-"""The schedule of a variant whose program is the user's own."""
-OTHER_SCHEDULES = (*BASELINE_SCHEDULES, DILOCO, ATOM)
-"""Names that an editor and a refusal offer beside those of classes."""
-WITHOUT_PIPELINES = frozenset({TRACE_SCHEDULE})
-"""Names of trainings that are no pipelines: no other job runs beside them."""
+
+
+def other_schedules() -> tuple[str, ...]:
+    """Return the names that an editor and a refusal offer beside those of classes."""
+    return (*BASELINE_SCHEDULES, DILOCO, ATOM, *named_trainings())
 
 
 class VariantSpec(StrictModel):

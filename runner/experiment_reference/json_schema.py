@@ -17,7 +17,7 @@ from wanbed.netem_profiles.preset import preset_names
 from wanbed.runner.companions.prefill.spec import DRAWN, MEASURED
 from wanbed.runner.experiment.experiment_spec import ExperimentSpec
 from wanbed.runner.experiment.sweep import ONE_FOR_THE_RUN
-from wanbed.runner.experiment.variant_spec import OTHER_SCHEDULES
+from wanbed.runner.experiment.variant_spec import other_schedules
 from wanbed.workloads.bubbletea.profile_files import prefill_profile_names
 from wanbed.workloads.compute.backends.registry import backend_names
 from wanbed.workloads.profiles.catalogue import profile_names
@@ -35,7 +35,7 @@ _KNOWN: dict[tuple[str, str], Callable[[], Sequence[str]]] = {
     ("TopologySpec", "profile"): preset_names,
     ("ComputeSpec", "kind"): backend_names,
     ("ComputeSpec", "profile"): profile_names,
-    ("VariantSpec", "schedule"): lambda: (*schedule_names(), *OTHER_SCHEDULES),
+    ("VariantSpec", "schedule"): lambda: (*schedule_names(), *other_schedules()),
     ("PrefillSpec", "trace"): lambda: DRAWN,
     ("PrefillSpec", "profile"): lambda: (*prefill_profile_names(), MEASURED),
 }

@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 
 from wanbed.ground.own_code import OWN_FAULTS, EndlessCallError, described
 from wanbed.ground.strict_model import InputError, prefixed
-from wanbed.runner.experiment.compute_spec import TRACE_SCHEDULE
 from wanbed.runner.experiment.quantities import AUTO
 from wanbed.runner.resolve.all_reduce_check import check_all_reduce, check_segments
 from wanbed.runner.resolve.cell_costs import cell_costs, pipelines_to_share
@@ -23,6 +22,7 @@ from wanbed.runner.resolve.written_variant import (
     training_cut,
 )
 from wanbed.runner.trainings.local_updates.resolution import Swapping, swapped_costs, trained_alone
+from wanbed.runner.trainings.registry import TRACE, TRAININGS
 from wanbed.runner.trainings.torch_baseline.resolution import BaselineVariant, check_baseline
 from wanbed.workloads.baselines.baseline_config import BASELINE_SCHEDULES
 from wanbed.workloads.grouping import Grouping
@@ -168,8 +168,10 @@ def _reason(written: WrittenVariant) -> str | None:
     variant = written.variant
     if variant.program is not None:
         return f"{variant.name} runs a program, which steps its optimizer itself"
-    if variant.schedule == TRACE_SCHEDULE:
+    if variant.schedule == TRACE:
         return f"{variant.name} replays a trace, which has its own order of optimizer steps"
+    if variant.schedule in TRAININGS:
+        return f"{variant.schedule} has no stages, whose gradient norm it would be"
     if variant.schedule in {DILOCO, ATOM}:
         return f"the replicas of {variant.schedule} train alone, and exchange no gradient norm"
     if variant.schedule in BASELINE_SCHEDULES:

@@ -1,6 +1,6 @@
 """Resolve the variants of a sweep point, each alone and beside those of other jobs."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -9,7 +9,6 @@ from wanbed.ground.errors import did_you_mean
 from wanbed.ground.strict_model import InputError
 from wanbed.results.text import list_text
 from wanbed.runner.companions.prefill.resolution import with_service
-from wanbed.runner.experiment.compute_spec import TRACE_SCHEDULE
 from wanbed.runner.experiment.experiment_spec import ExperimentSpec
 from wanbed.runner.experiment.job_spec import JobSpec
 from wanbed.runner.experiment.quantities import MAX_NAME_LENGTH
@@ -18,12 +17,8 @@ from wanbed.runner.resolve.pipeline_variant import AmongJobs, PipelineVariant
 from wanbed.runner.resolve.replica_times import check_matches
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 from wanbed.runner.resolve.written_variant import WrittenVariant
-from wanbed.runner.trainings.program.resolution import resolve_program
-from wanbed.runner.trainings.trace.resolution import resolve_trace
+from wanbed.runner.trainings.registry import training_layer
 from wanbed.testbed.network.topology import Topology
-
-OTHER_RESOLUTIONS: Mapping[str, Callable[[WrittenVariant], ResolvedVariant]] = {TRACE_SCHEDULE: resolve_trace}
-"""The function that resolves a variant whose ``schedule`` is of no pipelines. It raises InputError if it cannot run."""
 
 
 def resolve_variants(
@@ -55,10 +50,11 @@ def resolve_variant(written: WrittenVariant, choose: Choose) -> ResolvedVariant:
     """Return the variant, resolved. Raise InputError if it cannot run."""
     # Refused where nobody can wait.
     waits_for_all(written)
-    if written.variant.program is not None:
-        return resolve_program(written, written.variant.program)
-    resolve = OTHER_RESOLUTIONS.get(written.variant.schedule)
-    return resolve_pipeline(written, choose) if resolve is None else resolve(written)
+    training = training_layer(written.variant.schedule, "resolution")
+    if training is None:
+        return resolve_pipeline(written, choose)
+    resolved: ResolvedVariant = training.resolve(written)
+    return resolved
 
 
 def _job_topologies(jobs: Sequence[JobSpec], topology: Topology) -> tuple[Topology, ...]:

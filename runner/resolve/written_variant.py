@@ -6,12 +6,12 @@ from functools import cached_property
 from pathlib import Path
 
 from wanbed.ground.strict_model import InputError, prefixed
-from wanbed.runner.experiment.compute_spec import TRACE_SCHEDULE
 from wanbed.runner.experiment.experiment_spec import ExperimentSpec
 from wanbed.runner.experiment.job_spec import JobSpec
 from wanbed.runner.experiment.training_spec import MAX_STAGES
-from wanbed.runner.experiment.variant_spec import OTHER_SCHEDULES, VariantSpec
+from wanbed.runner.experiment.variant_spec import VariantSpec, other_schedules
 from wanbed.runner.resolve.measured_times import MeasuredTimes, measured_times
+from wanbed.runner.trainings.registry import TRACE, TRAININGS
 from wanbed.testbed.network.topology import Topology
 from wanbed.workloads.baselines.baseline_config import BASELINE_SCHEDULES, TORCH_DDP
 from wanbed.workloads.schedules.registry import schedule_class_path
@@ -96,10 +96,11 @@ def schedule_class(written: WrittenVariant) -> type[Schedule]:
             f"{written.field}.schedule: {written.variant.schedule} has no plan: leave the variant out, or plan the "
             "schedule of a replica"
         )
-    if written.variant.schedule == TRACE_SCHEDULE:
-        raise InputError(f"{written.field}.schedule: a trace has its own layout: there is nothing to plan")
+    if written.variant.schedule in TRAININGS:
+        what = "a trace" if written.variant.schedule == TRACE else written.variant.schedule
+        raise InputError(f"{written.field}.schedule: {what} has its own layout: there is nothing to plan")
     with prefixed(f"{written.field}."):
-        path = schedule_class_path(written.variant.schedule, also=OTHER_SCHEDULES)
+        path = schedule_class_path(written.variant.schedule, also=other_schedules())
     try:
         return load_schedule(path)
     except ValueError as refusal:

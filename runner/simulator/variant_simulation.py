@@ -1,11 +1,10 @@
 """Simulate one variant on one topology, with the schedule objects, placement and stage costs of an emulated trial."""
 
 from array import array
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -38,8 +37,7 @@ from wanbed.runner.tcp.channel import Channel
 from wanbed.runner.tcp.effects import TcpEffects, effects_of
 from wanbed.runner.trainings.local_updates.resolution import LocalUpdatesVariant
 from wanbed.runner.trainings.local_updates.simulation import Stars, star_ends
-from wanbed.runner.trainings.trace.resolution import TraceVariant
-from wanbed.runner.trainings.trace.simulation import simulate_trace
+from wanbed.runner.trainings.registry import training_layer
 from wanbed.testbed.network.flow_model.striping import Striping
 from wanbed.testbed.network.topology import Topology
 from wanbed.workloads.message import MessageKind
@@ -49,11 +47,6 @@ _Rows = npt.NDArray[np.int64]
 
 _END = 5
 """The position of a span's end in a row of ``Training.rows``."""
-
-OTHER_SIMULATIONS: Mapping[type[ResolvedVariant], Callable[[Network[Any], int, Pulse | None], Simulation]] = {
-    TraceVariant: simulate_trace
-}
-"""The simulation of each kind of training that does not follow a schedule: so many iterations over a network."""
 
 
 def simulate_variant(
@@ -76,9 +69,11 @@ def simulate_variant(
     Raises SimulationError, one line, if the schedule fails or deadlocks, or if times or sizes exceed 64 bits.
     """
     effects = TcpEffects() if effects is None else effects
-    if (simulate := OTHER_SIMULATIONS.get(type(variant))) is not None:
+    if (training := training_layer(variant.spec.schedule, "simulation")) is not None:
         counted = count_connections(topology, variant.pairs, variant.transport)
-        return simulate(Network(topology, counted, variant, effects, 1, dilation), iterations, pulse)
+        network = Network(topology, counted, variant, effects, 1, dilation)
+        simulated: Simulation = training.simulate(network, iterations, pulse)
+        return simulated
     variant = in_pipelines(variant)
     drawn = effects.impairments and draws_packets(topology, variant.transport)
     alone = variant.service is None and not variant.beside and not variant.background and not drawn

@@ -13,19 +13,18 @@ from tests.docs.pages import DOCS, blocks
 from wanbed.ground.strict_model import InputError
 from wanbed.runner import trainings
 from wanbed.runner.planner.experiment_file import parse_experiment
-from wanbed.runner.resolve import variant_resolution
 from wanbed.runner.resolve.experiment import Experiment
 from wanbed.runner.simulated_runs.simulated_trial import SimulatedTrial, simulated_record
-from wanbed.runner.simulator import variant_simulation
 from wanbed.runner.simulator.variant_simulation import simulate_variant
+from wanbed.runner.trainings import registry
 
 FOLDER = "wanbed.runner.trainings.alone"
 
 
 @pytest.fixture
 def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
-    """The module of the page's variant, with both tables as the page leaves them."""
-    *layers, resolving, simulating = blocks(DOCS / "extending.md", "python", "A kind of training")
+    """The module of the page's variant, which is registered as the page does it."""
+    *layers, registration = blocks(DOCS / "extending.md", "python", "A kind of training")
     (tmp_path / "alone").mkdir()
     (tmp_path / "alone" / "__init__.py").touch()
     for text in layers:
@@ -33,16 +32,12 @@ def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType
         assert first.startswith("runner/trainings/alone/")
         (tmp_path / "alone" / Path(first).name).write_text(text, encoding="utf-8")
     monkeypatch.setattr(trainings, "__path__", [*trainings.__path__, str(tmp_path)])
-    resolution, simulation = (importlib.import_module(f"{FOLDER}.{name}") for name in ("resolution", "simulation"))
-    for module, table, text in (
-        (variant_resolution, "OTHER_RESOLUTIONS", resolving),
-        (variant_simulation, "OTHER_SIMULATIONS", simulating),
-    ):
-        names = {**vars(module), **vars(resolution), **vars(simulation), table: vars(module)[table]}
-        exec(text, names)  # noqa: S102 - the page's own lines
-        monkeypatch.setattr(module, table, names[table])
-    yield resolution
-    for name in (FOLDER, f"{FOLDER}.resolution", f"{FOLDER}.simulation"):
+    trainings_before = dict(registry.TRAININGS)
+    exec(registration, vars(registry))  # noqa: S102 - the page's own line
+    yield importlib.import_module(f"{FOLDER}.resolution")
+    registry.TRAININGS.clear()
+    registry.TRAININGS.update(trainings_before)
+    for name in [name for name in sys.modules if name.startswith(FOLDER)]:
         del sys.modules[name]
 
 

@@ -171,9 +171,7 @@ _WRITTEN = "written"
 """The folder, in a trial's output, of what processes wrote on the machines of a rack."""
 
 
-def run_program(
-    trial: RunningTrial, program: ResolvedProgram, begin: Callable[[], None], look: Callable[[], None]
-) -> Ended:
+def train(trial: RunningTrial, begin: Callable[[], None], look: Callable[[], None]) -> Ended:
     """Run a variant's program until its iterations are done. What it printed is in the trial's folder.
 
     ``begin`` is called just before its ranks are started, ``look`` several times a second. What it printed, and what
@@ -182,6 +180,8 @@ def run_program(
     what it printed last.
     """
     testbed, variant, setting = trial.testbed, trial.variant, trial.setting
+    assert isinstance(variant, ProgramVariant)
+    program = variant.program
     hidden = {VISIBLE_DEVICES: ""} if testbed.gpus is None and setting.device == "cpu" else {}
     homes = {host.name: testbed.home(host.name) for host in testbed.topology.hosts}
     places = ProgramPlaces(program, variant.placement, setting.addresses, FIRST_PORT, homes)

@@ -92,13 +92,14 @@ _OF_OUR_TRANSPORT = (
 )
 
 
-def resolve_program(written: WrittenVariant, program: ProgramSpec) -> ProgramVariant:
+def resolve(written: WrittenVariant) -> ProgramVariant:
     """Return the variant with one rank for each of the program's processes; each is a whole replica.
 
     Raise InputError for fields that only a schedule has, for more processes than a host has GPUs, and where no
     iteration is left to measure.
     """
-    here = written.field
+    here, program = written.field, written.variant.program
+    assert program is not None
     _check_fields(written.variant, here)
     _check_hosts(written, program)
     training = written.spec.training

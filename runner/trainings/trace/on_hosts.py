@@ -1,9 +1,11 @@
-"""Make the configuration of each rank of a variant that replays a trace."""
+"""Replay a trace on hosts: one process a rank, each with its part of the trace."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from wanbed.runner.emulation.rank_configs import SharedConfig, peer_of, rendezvous_of
+from wanbed.runner.emulation.rank_processes import train_ranks
+from wanbed.runner.emulation.running_trial import Ended, RunningTrial
 from wanbed.runner.resolve.dilation import dilated_ns
 from wanbed.runner.resolve.experiment import SweepPoint
 from wanbed.runner.resolve.placement import Pair, StagePlace
@@ -12,10 +14,15 @@ from wanbed.workloads.trace_replay.replayed_trace import ReplayedTrace, WorkKind
 from wanbed.workloads.trace_replay.trace_rank_config import TraceRankConfig
 from wanbed.workloads.transport.links_config import ExchangeConfig, LinksConfig, RingConfig
 
+RANK = "wanbed.workloads.trace_replay.trace_rank"
 
-def configure_trace(point: SweepPoint, variant: TraceVariant, setting: SharedConfig) -> list[TraceRankConfig]:
-    """Return one configuration for each rank, in order."""
-    return [_config(point, variant, setting, place) for place in variant.placement.places]
+
+def train(trial: RunningTrial, begin: Callable[[], None], look: Callable[[], None]) -> Ended:
+    """Run the ranks until all have replayed their part in every iteration. Raises what ``run_ranks`` does."""
+    variant = trial.variant
+    assert isinstance(variant, TraceVariant)
+    configs = [_config(trial.point, variant, trial.setting, place) for place in variant.placement.places]
+    return train_ranks(trial, RANK, configs, begin, look)
 
 
 def _config(point: SweepPoint, variant: TraceVariant, setting: SharedConfig, place: StagePlace) -> TraceRankConfig:

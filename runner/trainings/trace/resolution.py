@@ -114,7 +114,7 @@ def _work(trace: ReplayedTrace) -> StageCosts:
     return StageCosts(computing_ns, none, none, none, none, none, none[1:], none)
 
 
-def resolve_trace(written: WrittenVariant) -> TraceVariant:
+def resolve(written: WrittenVariant) -> TraceVariant:
     """Return the variant, resolved. Raise InputError if the trace cannot be replayed, or not with this variant."""
     _check_alone(written)
     assert written.spec.compute.trace is not None

@@ -276,7 +276,7 @@ class TraceReplay:
         self._network.join(now_ns, rank.number, node, iteration, done)
 
 
-def simulate_trace(network: Network[TraceVariant], iterations: int, pulse: Pulse | None) -> Simulation:
+def simulate(network: Network[TraceVariant], iterations: int, pulse: Pulse | None) -> Simulation:
     """Simulate so many iterations of the trace over the network."""
     events, variant = EventQueue(), network.variant
     over = TraceNetwork(network, variant.trace, events)

@@ -3,7 +3,8 @@
 Users' text and values are shown short, on one line; for an unknown name the known one is guessed that is near.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 
 
 class WanbedError(Exception):
@@ -15,6 +16,42 @@ class WanbedError(Exception):
 
 class MissingError(WanbedError):
     """The machine lacks something; the message is one line that names it and what to install. Exit status 5."""
+
+
+class InputError(WanbedError):
+    """The user's input is unusable. Exit status 2.
+
+    Each argument is one mistake, which names place, field and remedy. As text each is one line, whatever a user's text
+    in it holds, and all together are one.
+    """
+
+    @property
+    def mistakes(self) -> tuple[str, ...]:
+        """Every mistake, one line each."""
+        return tuple(one_line(str(mistake)) for mistake in self.args)
+
+    def __str__(self) -> str:
+        """Return all mistakes as one line."""
+        return "; ".join(self.mistakes)
+
+
+class LocatedError(InputError):
+    """The message names a place outside the file that is being read: another file's line, an option. Never prefixed."""
+
+
+@contextmanager
+def prefixed(prefix: str) -> Iterator[None]:
+    """Put ``prefix`` in front of each mistake of any InputError that is raised inside, except a LocatedError.
+
+    A check names the field only. The code that knows the file or the sweep point puts it in front, once, in this way.
+    """
+    try:
+        yield
+    except LocatedError:
+        raise
+    except InputError as refusal:
+        refusal.args = tuple(f"{prefix}{mistake}" for mistake in refusal.mistakes)
+        raise
 
 
 MAX_SHOWN_CHARACTERS = 60

@@ -1,53 +1,16 @@
 """Validate what users write: models are frozen and refuse unknown fields; a mistake is one line with its remedy."""
 
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
-from wanbed.ground.errors import WanbedError, did_you_mean, nearest_name, one_line, shortened, shown
+from wanbed.ground.errors import InputError, did_you_mean, nearest_name, shortened, shown
 
 MOST_MISTAKES = 5
 """The most mistakes of one document that an error names. The others are counted."""
-
-
-class InputError(WanbedError):
-    """The user's input is unusable. Exit status 2.
-
-    Each argument is one mistake, which names place, field and remedy. As text each is one line, whatever a user's text
-    in it holds, and all together are one.
-    """
-
-    @property
-    def mistakes(self) -> tuple[str, ...]:
-        """Every mistake, one line each."""
-        return tuple(one_line(str(mistake)) for mistake in self.args)
-
-    def __str__(self) -> str:
-        """Return all mistakes as one line."""
-        return "; ".join(self.mistakes)
-
-
-class LocatedError(InputError):
-    """The message names a place outside the file that is being read: another file's line, an option. Never prefixed."""
-
-
-@contextmanager
-def prefixed(prefix: str) -> Iterator[None]:
-    """Put ``prefix`` in front of each mistake of any InputError that is raised inside, except a LocatedError.
-
-    A check names the field only. The code that knows the file or the sweep point puts it in front, once, in this way.
-    """
-    try:
-        yield
-    except LocatedError:
-        raise
-    except InputError as refusal:
-        refusal.args = tuple(f"{prefix}{mistake}" for mistake in refusal.mistakes)
-        raise
 
 
 class StrictModel(BaseModel):

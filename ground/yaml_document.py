@@ -13,9 +13,8 @@ from typing import Any
 
 import yaml
 
-from wanbed.ground.errors import MAX_DIGITS, shortened, shown
+from wanbed.ground.errors import MAX_DIGITS, InputError, prefixed, shortened, shown
 from wanbed.ground.files import regular_file
-from wanbed.ground.strict_model import InputError, prefixed
 
 MAX_FILE_BYTES = 2**20
 MAX_VALUES = 100_000

@@ -14,8 +14,8 @@ from typing import Self
 from pydantic import Field, model_validator
 
 from wanbed.ground.entry_points import installed
-from wanbed.ground.errors import did_you_mean
-from wanbed.ground.strict_model import InputError, StrictModel, parse_model
+from wanbed.ground.errors import InputError, did_you_mean
+from wanbed.ground.strict_model import StrictModel, parse_model
 from wanbed.ground.yaml_document import parse_document, read_text
 from wanbed.testbed.network.links.link_spec import FiguresSpec, conditions_of
 from wanbed.testbed.network.links.wan_link import LinkConditions

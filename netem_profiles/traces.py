@@ -20,10 +20,9 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
-from wanbed.ground.errors import did_you_mean, shown
+from wanbed.ground.errors import LocatedError, did_you_mean, shown
 from wanbed.ground.files import regular_file
 from wanbed.ground.impairments import IMPAIRMENTS
-from wanbed.ground.strict_model import LocatedError
 from wanbed.ground.units import (
     format_duration,
     format_fraction,

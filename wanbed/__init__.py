@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from wanbed.api.planning import VariantPlan, plan
     from wanbed.api.running import run
     from wanbed.api.simulating import simulate
-    from wanbed.ground.errors import MissingError, WanbedError
-    from wanbed.ground.strict_model import InputError
+    from wanbed.ground.errors import InputError, MissingError, WanbedError
     from wanbed.results import load
     from wanbed.results.comparison.comparison import Comparison
     from wanbed.results.reading.run import Run
@@ -63,7 +62,7 @@ _MODULE_OF = {
     "Comparison": "wanbed.results.comparison.comparison",
     "Experiment": "wanbed.api.experiment",
     "FixedOrder": "wanbed.workloads.schedules.fixed_order",
-    "InputError": "wanbed.ground.strict_model",
+    "InputError": "wanbed.ground.errors",
     "Message": "wanbed.workloads.message",
     "MessageKind": "wanbed.workloads.message",
     "MissingError": "wanbed.ground.errors",

@@ -17,8 +17,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from wanbed.ground.errors import InputError
 from wanbed.ground.files import written_whole
-from wanbed.ground.strict_model import InputError
 from wanbed.results.chakra.node import (
     DURATION_NS,
     KIND,

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from wanbed.ground.errors import did_you_mean
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError, did_you_mean
 from wanbed.ground.units import parse_fraction
 from wanbed.results.comparison.caveats import caveats
 from wanbed.results.comparison.differences import (

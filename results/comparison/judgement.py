@@ -15,8 +15,7 @@ from typing import Literal
 
 import numpy as np
 
-from wanbed.ground.errors import shown
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError, shown
 from wanbed.ground.units import format_duration, parse_duration_ns
 from wanbed.results.comparison.pairing import Pair, Side
 from wanbed.results.metrics.bootstrap import (

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from math import isnan
 from typing import Any
 
+from wanbed.ground.errors import InputError
 from wanbed.ground.impairments import IMPAIRMENTS
-from wanbed.ground.strict_model import InputError
 from wanbed.results.metrics.bootstrap import median_of_medians
 from wanbed.results.metrics.iterations import over_bound
 from wanbed.results.reading.run import Run

@@ -25,8 +25,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from wanbed.ground.errors import one_line
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError, one_line
 from wanbed.results.metrics.iterations import NS_PER_S, iteration_windows
 from wanbed.results.reading.run import Run
 from wanbed.results.reading.stored_trial import StoredTrial, point_text, swept_values

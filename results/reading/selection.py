@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from wanbed.ground.errors import shortened
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError, shortened
 from wanbed.results.reading.run_documents import read_manifest, read_trials
 from wanbed.results.reading.stored_trial import StoredTrial
 

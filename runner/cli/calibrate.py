@@ -9,8 +9,8 @@ import typer
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 
+from wanbed.ground.errors import prefixed
 from wanbed.ground.impairments import IMPAIRMENTS, Impairment
-from wanbed.ground.strict_model import prefixed
 from wanbed.results.report.table import Column, Table, TableCell
 from wanbed.runner.cli.arguments import AsJson, Clock, ExperimentFile, Overrides, SubstrateName, as_options, with_clock
 from wanbed.runner.cli.exit_status import log, one_line_errors

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError
 from wanbed.runner.cli.arguments import STANDARD_OUTPUT, AsJson, RunsFolder
 from wanbed.runner.cli.exit_status import fail, log, one_line_errors
 from wanbed.runner.runs.faults import DONE, NO_DATA, NOT_COMPARABLE, REGRESSED

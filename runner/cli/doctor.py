@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError
 from wanbed.results.text import count_text, milliseconds_text, rate_text
 from wanbed.runner.cli.arguments import AsJson, HostsPerMachine, RackAddress, experiment_file
 from wanbed.runner.cli.exit_status import log, one_line_errors

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wanbed.ground.strict_model import InputError, prefixed
+from wanbed.ground.errors import InputError, prefixed
 from wanbed.runner.cli.arguments import Clock, ExperimentFile, Overrides, SubstrateName, as_options, with_clock
 from wanbed.runner.cli.exit_status import fail, one_line_errors
 

@@ -13,8 +13,7 @@ from typing import NoReturn
 
 import typer
 
-from wanbed.ground.errors import MissingError, one_line
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError, MissingError, one_line
 from wanbed.runner.runs.faults import BAD_INPUT, MACHINE_LACKS, NO_DATA, status_of
 
 DEBUG = "WANBED_DEBUG"

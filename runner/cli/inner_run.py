@@ -6,7 +6,7 @@ from pathlib import Path
 
 import typer
 
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError
 from wanbed.results.records.run_store import RunStore
 from wanbed.runner.cli.exit_status import log, one_line_errors
 from wanbed.runner.emulation.virtual_run import InnerRun

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.text import Text
 
+from wanbed.ground.errors import InputError, prefixed
 from wanbed.ground.files import written_together
-from wanbed.ground.strict_model import InputError, prefixed
 from wanbed.ground.units import parse_duration_ns
 from wanbed.results.report.table import Column, Table
 from wanbed.results.text import percent_text, seconds_text

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wanbed.ground.strict_model import InputError, prefixed
+from wanbed.ground.errors import InputError, prefixed
 from wanbed.results.text import list_text
 from wanbed.runner.cli.arguments import AsJson, ExperimentFile, Overrides, RackAddress
 from wanbed.runner.cli.exit_status import fail, log, one_line_errors

@@ -9,9 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
-from wanbed.ground.errors import MissingError
+from wanbed.ground.errors import InputError, MissingError
 from wanbed.ground.files import write_whole
-from wanbed.ground.strict_model import InputError
 from wanbed.results.report.table import Column, Table, TableCell
 from wanbed.results.text import (
     clock_text,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wanbed.ground.strict_model import InputError, prefixed
+from wanbed.ground.errors import InputError, prefixed
 from wanbed.runner.cli.arguments import (
     AsJson,
     Clock,

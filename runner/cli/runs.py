@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wanbed.ground.errors import one_line, shortened
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError, one_line, shortened
 from wanbed.results.report.table import Column, Table, TableCell
 from wanbed.results.text import count_text, interval_text, size_text
 from wanbed.runner.cli.arguments import AsJson, path_of

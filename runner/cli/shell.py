@@ -2,7 +2,7 @@
 
 import sys
 
-from wanbed.ground.strict_model import prefixed
+from wanbed.ground.errors import prefixed
 from wanbed.runner.cli.arguments import ExperimentFile, Overrides, SubstrateName
 from wanbed.runner.cli.exit_status import one_line_errors
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError
 from wanbed.runner.cli.arguments import (
     AsJson,
     DryRun,

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
+from wanbed.ground.errors import InputError
 from wanbed.ground.files import write_whole
-from wanbed.ground.strict_model import InputError
 from wanbed.runner.cli.arguments import AsJson, RunsFolder, path_of
 from wanbed.runner.cli.exit_status import fail, one_line_errors
 from wanbed.runner.runs.faults import NO_DATA, OUTSIDE_TOLERANCE

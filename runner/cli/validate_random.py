@@ -4,8 +4,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from wanbed.ground.errors import one_line
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError, one_line
 from wanbed.runner.cli.exit_status import log
 from wanbed.runner.runs.run_folder import DEFAULT_PARALLEL_RUNS, check_runs_folder
 from wanbed.runner.simulator.simulation import Simulate

@@ -8,8 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from threading import Event, Thread
 
-from wanbed.ground.errors import MissingError
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError, MissingError
 from wanbed.runner.runs.environment import cpu_model
 from wanbed.testbed.gpus.gpu_assignment import VISIBLE_DEVICES
 from wanbed.testbed.gpus.gpus import Gpu, machine_gpus, visible_gpus

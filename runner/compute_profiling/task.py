@@ -4,8 +4,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from wanbed.ground.errors import MAX_DIGITS, MissingError, shown
-from wanbed.ground.strict_model import InputError, parse_model
+from wanbed.ground.errors import MAX_DIGITS, InputError, MissingError, shown
+from wanbed.ground.strict_model import parse_model
 from wanbed.runner.experiment.model_spec import NAMED_MODELS, ModelSpec
 from wanbed.workloads.bubbletea.prefill_profile import LEAST_SIZES
 from wanbed.workloads.gpt.gpt_config import GptConfig

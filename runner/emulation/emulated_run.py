@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from wanbed.ground.errors import MissingError
-from wanbed.ground.strict_model import InputError, prefixed
+from wanbed.ground.errors import InputError, MissingError, prefixed
 from wanbed.results.reading.validity import MODELLED_TCP
 from wanbed.runner.emulation.virtual_clock import wants_guest
 from wanbed.runner.emulation.virtual_run import virtual_run

@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from wanbed.ground.strict_model import InputError, prefixed
+from wanbed.ground.errors import InputError, prefixed
 from wanbed.runner.experiment.experiment_document import ExperimentDocument
 from wanbed.runner.planner.experiment_file import resolve_document
 from wanbed.runner.resolve.experiment import SweepPoint

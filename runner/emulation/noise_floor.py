@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError
 from wanbed.results import load
 from wanbed.results.comparison.comparison import Check, PairKey, check
 from wanbed.results.comparison.judgement import noise_floor

@@ -3,7 +3,7 @@
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
-from wanbed.ground.strict_model import prefixed
+from wanbed.ground.errors import prefixed
 from wanbed.runner.emulation.emulation import NetworkOf
 from wanbed.runner.emulation.gpu_provisioning import provision_gpus
 from wanbed.runner.resolve.experiment import SweepPoint

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError
 from wanbed.runner.resolve.experiment import SweepPoint
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 from wanbed.runner.runs.not_modelled import MODELLED_CONGESTION_CONTROLS

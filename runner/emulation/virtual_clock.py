@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError
 from wanbed.module_process import module_command
 from wanbed.runner.experiment.experiment_spec import ExperimentSpec
 from wanbed.testbed.kernel.inside import in_virtual_time

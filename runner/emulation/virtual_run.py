@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TextIO
 
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError
 from wanbed.results.records.run_store import RunStore
 from wanbed.results.records.trial_id import TrialId
 from wanbed.runner.emulation.virtual_clock import enter_virtual_time, status_of_inner

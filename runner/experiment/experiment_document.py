@@ -6,7 +6,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
-from wanbed.ground.strict_model import parse_model, prefixed
+from wanbed.ground.errors import prefixed
+from wanbed.ground.strict_model import parse_model
 from wanbed.ground.yaml_document import read_document
 from wanbed.runner.experiment.experiment_spec import ExperimentSpec
 from wanbed.runner.experiment.field_path import override_source, with_override

@@ -15,8 +15,7 @@ from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel, JsonValue
 
-from wanbed.ground.errors import did_you_mean, shortened, shown
-from wanbed.ground.strict_model import InputError, prefixed
+from wanbed.ground.errors import InputError, did_you_mean, prefixed, shortened, shown
 from wanbed.ground.yaml_document import parse_yaml
 from wanbed.runner.experiment.experiment_spec import ExperimentSpec
 from wanbed.runner.experiment.variant_spec import VariantSpec

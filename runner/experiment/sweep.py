@@ -12,8 +12,7 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from wanbed.ground.errors import did_you_mean, shortened, shown
-from wanbed.ground.strict_model import InputError, prefixed
+from wanbed.ground.errors import InputError, did_you_mean, prefixed, shortened, shown
 from wanbed.netem_profiles.preset import load_preset
 from wanbed.netem_profiles.traces import load_offered_trace, load_trace, named_traces, trace_text
 from wanbed.runner.experiment.experiment_document import ExperimentDocument

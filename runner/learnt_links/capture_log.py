@@ -18,8 +18,8 @@ from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
+from wanbed.ground.errors import InputError
 from wanbed.ground.files import naming, regular_file
-from wanbed.ground.strict_model import InputError
 from wanbed.runner.learnt_links.packet_log import LOST_NS, PacketFaultError, PacketLog, from_first
 from wanbed.runner.learnt_links.probe import PROBE_BYTES, unpack_probe
 

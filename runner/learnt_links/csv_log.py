@@ -14,9 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv
 
-from wanbed.ground.errors import shown
+from wanbed.ground.errors import InputError, shown
 from wanbed.ground.files import regular_file
-from wanbed.ground.strict_model import InputError
 from wanbed.runner.learnt_links.packet_log import LOST_NS, Integers, PacketFaultError, PacketLog, from_first
 
 SEND, SIZE, ARRIVAL = "send_s", "size_bytes", "arrival_s"

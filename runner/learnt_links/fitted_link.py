@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError
 from wanbed.ground.units import format_duration
 from wanbed.results.text import seconds_text
 from wanbed.runner.learnt_links.bottleneck import (

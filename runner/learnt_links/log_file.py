@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
+from wanbed.ground.errors import InputError
 from wanbed.ground.files import naming, regular_file
-from wanbed.ground.strict_model import InputError
 from wanbed.runner.learnt_links.capture_log import is_capture, read_both_captures, read_probe_capture
 from wanbed.runner.learnt_links.csv_log import read_csv_log
 from wanbed.runner.learnt_links.packet_log import PacketLog

@@ -18,8 +18,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from wanbed.ground.errors import InputError
 from wanbed.ground.files import written_whole
-from wanbed.ground.strict_model import InputError
 from wanbed.runner.learnt_links.csv_log import HEADER
 
 FRAME_HEADER_BYTES = 42

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from wanbed.ground.errors import InputError
 from wanbed.ground.own_code import EndlessCallError, time_limit
-from wanbed.ground.strict_model import InputError
 from wanbed.ground.units import format_duration, parse_duration_ns
 from wanbed.results.text import count_text
 from wanbed.runner.planner.search_space import Candidate, Priced, Pricing

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Final
 
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError
 from wanbed.results.text import count_text
 from wanbed.runner.experiment.compute_spec import ComputeSpec
 from wanbed.runner.experiment.training_spec import VariantTrainingSpec

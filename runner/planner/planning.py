@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 from typing import Literal
 
-from wanbed.ground.strict_model import InputError, LocatedError, prefixed
+from wanbed.ground.errors import InputError, LocatedError, prefixed
 from wanbed.results.text import list_text
 from wanbed.runner.experiment.compute_spec import SlowerSpec
 from wanbed.runner.experiment.sweep import SweepPointSpec

@@ -21,8 +21,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from wanbed.ground.errors import MissingError, one_line, shortened
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError, MissingError, one_line, shortened
 from wanbed.module_process import module_command
 
 NAMESPACE = "wanbed"

@@ -9,8 +9,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from wanbed.ground.errors import WanbedError
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError, WanbedError
 from wanbed.ground.units import format_rate
 from wanbed.results.text import milliseconds_text, rate_text
 from wanbed.runner.rack_runs import on_machine

@@ -9,8 +9,7 @@ from dataclasses import dataclass, field, replace
 from itertools import cycle
 from typing import Protocol
 
-from wanbed.ground.errors import MissingError, nearest_name, one_line, shortened
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError, MissingError, nearest_name, one_line, shortened
 from wanbed.results.text import count_text, list_text
 from wanbed.runner.emulation.gpu_provisioning import device_memory, resolved_device
 from wanbed.runner.rack_runs.cluster import DATACENTER_LABEL, GATEWAY_LABEL, Node, in_order

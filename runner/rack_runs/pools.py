@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError
 
 if TYPE_CHECKING:
     from wanbed.runner.planner.pricing import Spread

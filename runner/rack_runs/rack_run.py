@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from wanbed.ground.strict_model import InputError, prefixed
+from wanbed.ground.errors import InputError, prefixed
 from wanbed.results.text import count_text, list_text
 from wanbed.runner.emulation.emulation import NetworkOf, run_trials
 from wanbed.runner.rack_runs.agents import RayHandle, agents_on, holder_text, shared_object

@@ -17,8 +17,7 @@ from hashlib import file_digest
 from pathlib import Path
 from typing import NamedTuple
 
-from wanbed.ground.errors import one_line, shown
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError, one_line, shown
 from wanbed.ground.units import format_size
 from wanbed.runner.resolve.experiment import SweepPoint
 from wanbed.runner.trainings.program.on_hosts import program_fault, wanted_programs

@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from wanbed.ground.class_path import load_subclass
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError
 from wanbed.module_process import PACKAGE
 from wanbed.runner.resolve.experiment import SweepPoint
 from wanbed.runner.resolve.pipeline_variant import PipelineVariant

@@ -2,8 +2,7 @@
 
 from collections.abc import Sequence
 
-from wanbed.ground.errors import MissingError
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError, MissingError
 from wanbed.results.text import list_text
 from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 from wanbed.runner.resolve.placement import Placement

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from itertools import islice
 
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError
 from wanbed.runner.resolve.experiment import SweepPoint
 from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 from wanbed.runner.resolve.stage_costs import model_config

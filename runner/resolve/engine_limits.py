@@ -6,7 +6,7 @@ What a simulation accepts but does not model is in ``wanbed.runner.runs.not_mode
 from collections import Counter
 from collections.abc import Sequence
 
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError
 from wanbed.runner.companions.prefill.resolution import check_computed_prefill
 from wanbed.runner.experiment.experiment_spec import ExperimentSpec
 from wanbed.runner.resolve.pipeline_variant import PipelineVariant

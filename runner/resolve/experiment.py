@@ -8,7 +8,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from wanbed.ground.strict_model import InputError, prefixed
+from wanbed.ground.errors import InputError, prefixed
 from wanbed.results.records.trial_id import TrialId
 from wanbed.runner.companions.background.resolution import resolve_background
 from wanbed.runner.companions.faults.resolution import FaultPlan, resolve_faults

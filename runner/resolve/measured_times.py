@@ -8,8 +8,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
-from wanbed.ground.errors import shown
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError, shown
 from wanbed.results.records.span_log import COMPUTE_KINDS
 from wanbed.results.records.trial_id import TrialId
 from wanbed.results.text import list_text

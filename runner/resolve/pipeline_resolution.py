@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from wanbed.ground.errors import InputError, prefixed
 from wanbed.ground.own_code import OWN_FAULTS, EndlessCallError, described
-from wanbed.ground.strict_model import InputError, prefixed
 from wanbed.runner.experiment.quantities import AUTO
 from wanbed.runner.resolve.all_reduce_check import check_all_reduce, check_segments
 from wanbed.runner.resolve.cell_costs import cell_costs, pipelines_to_share

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
-from wanbed.ground.errors import did_you_mean
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError, did_you_mean
 from wanbed.results.text import count_text
 from wanbed.testbed.network.topology import Datacenter, Host, Topology
 from wanbed.workloads.schedules.pipeline_shape import VirtualStages

@@ -8,8 +8,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from math import prod
 from typing import Any
 
-from wanbed.ground.errors import did_you_mean
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError, did_you_mean
 from wanbed.results.text import list_text
 from wanbed.runner.experiment.compute_spec import SlowerSpec
 from wanbed.runner.experiment.experiment_spec import ExperimentSpec

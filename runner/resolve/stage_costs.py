@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError
 from wanbed.ground.units import MAX_DURATION_NS, MAX_SIZE_BYTES, format_duration, format_size
 from wanbed.runner.experiment.experiment_spec import ExperimentSpec
 from wanbed.runner.experiment.model_spec import DEFAULT_MODEL

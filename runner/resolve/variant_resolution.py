@@ -5,8 +5,7 @@ from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
-from wanbed.ground.errors import did_you_mean
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError, did_you_mean
 from wanbed.results.text import list_text
 from wanbed.runner.companions.prefill.resolution import with_service
 from wanbed.runner.experiment.experiment_spec import ExperimentSpec

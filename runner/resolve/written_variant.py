@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from wanbed.ground.strict_model import InputError, prefixed
+from wanbed.ground.errors import InputError, prefixed
 from wanbed.runner.experiment.experiment_spec import ExperimentSpec
 from wanbed.runner.experiment.job_spec import JobSpec
 from wanbed.runner.experiment.training_spec import MAX_STAGES

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError
 from wanbed.results.reading.not_modelled import not_modelled_text
 from wanbed.results.text import count_text, percent_text
 from wanbed.runner.experiment.quantities import MAX_CONNECTIONS

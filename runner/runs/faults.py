@@ -16,7 +16,7 @@ class TrialError(WanbedError):
 
 
 STATUS = {
-    "wanbed.ground.strict_model.InputError": BAD_INPUT,
+    "wanbed.ground.errors.InputError": BAD_INPUT,
     "wanbed.results.records.run_store.RunError": BAD_INPUT,
     "wanbed.results.records.run_store.LostTrialError": NO_DATA,
     "wanbed.results.records.span_log.SpanLogError": NO_DATA,

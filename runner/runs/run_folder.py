@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError
 from wanbed.results.reading.run_documents import check_manifest
 from wanbed.results.records.run_store import MANIFEST, TRIAL_FACTS, RunError, RunStore
 from wanbed.results.records.schema import SCHEMA_VERSION

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, TextIO
 
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError
 from wanbed.runner.resolve.experiment import Experiment
 from wanbed.runner.runs.run_folder import Log
 

@@ -12,8 +12,8 @@ from typing import Literal
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from wanbed.ground.errors import InputError
 from wanbed.ground.files import PARTIAL
-from wanbed.ground.strict_model import InputError
 from wanbed.results.reading.run_documents import read_manifest
 from wanbed.results.records.run_store import MANIFEST, SUMMARY_FILE, TRIAL_FACTS, RunError
 from wanbed.results.records.trial_id import planned_trials

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from wanbed.ground.errors import InputError
 from wanbed.ground.files import write_whole
-from wanbed.ground.strict_model import InputError
 from wanbed.results.records.run_store import read_json
 from wanbed.runner.validation.comparison import VariantComparison
 

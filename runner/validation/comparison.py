@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError
 from wanbed.results.reading.headline import HeadlineRow, headline
 from wanbed.results.reading.not_modelled import not_modelled_text
 from wanbed.results.reading.run import Run

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError
 from wanbed.results.reading.headline import headline
 from wanbed.results.reading.known_misses import ALL_ITERATIONS, GOODPUT, ITERATIONS, KnownMiss
 from wanbed.results.reading.run import Run

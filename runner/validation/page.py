@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
-from wanbed.ground.strict_model import InputError, StrictModel, parse_model
+from wanbed.ground.errors import InputError
+from wanbed.ground.strict_model import StrictModel, parse_model
 from wanbed.ground.units import format_duration
 from wanbed.ground.yaml_document import read_document
 from wanbed.results.comparison.run_description import warnings

@@ -10,9 +10,8 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from wanbed.ground.errors import one_line
+from wanbed.ground.errors import InputError, one_line
 from wanbed.ground.files import write_whole
-from wanbed.ground.strict_model import InputError
 from wanbed.results import load
 from wanbed.results.records.run_store import RunStore
 from wanbed.runner.emulation.virtual_clock import enter_virtual_time

@@ -8,8 +8,8 @@ from typing import Any, Literal, TypeVar
 
 import yaml
 
+from wanbed.ground.errors import InputError
 from wanbed.ground.files import write_whole, written_whole
-from wanbed.ground.strict_model import InputError
 from wanbed.ground.units import format_duration, format_rate, format_size
 from wanbed.runner.planner.experiment_file import load_experiment
 from wanbed.runner.resolve.experiment import Experiment

@@ -8,7 +8,7 @@ import typer
 from studies.paper.execution import jobs_left, run_jobs
 from studies.paper.part import PaperPart, Volume, parts_named, volume_table
 from studies.paper.reference import PartResult, write_reference
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError
 from wanbed.results import load
 from wanbed.results.reading.run import Run
 from wanbed.runner.cli.exit_status import fail, log, one_line_errors

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError
 from wanbed.results.text import size_text, table_line
 from wanbed.runner.experiments.shipped_experiments import FOLDER as SHIPPED
 from wanbed.runner.planner.experiment_file import load_experiment

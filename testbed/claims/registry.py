@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import gettempdir
 
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError
 from wanbed.testbed.claims.processes import process_start_ticks
 from wanbed.testbed.network.addressing import MAX_SLOTS
 from wanbed.testbed.rights import process_owner

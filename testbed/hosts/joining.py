@@ -11,8 +11,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Unpack
 
+from wanbed.ground.errors import InputError
 from wanbed.ground.files import write_whole
-from wanbed.ground.strict_model import InputError
 from wanbed.testbed.claims.cleaning import end_processes
 from wanbed.testbed.claims.processes import MARKER
 from wanbed.testbed.claims.registry import STATE_ROOT, claims

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from heapq import merge
 from itertools import takewhile
 
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError
 from wanbed.ground.units import format_duration, format_rate
 from wanbed.testbed.network.links.wan_link import LinkCourse, WanLink
 from wanbed.testbed.network.topology import Topology

@@ -8,8 +8,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from wanbed.ground.errors import InputError
 from wanbed.ground.impairments import UNIMPAIRED
-from wanbed.ground.strict_model import InputError
 from wanbed.testbed.network.links.condition_trace import ConditionTrace
 from wanbed.testbed.network.links.link_resolution import resolve_links
 from wanbed.testbed.network.links.wan_link import LinkConditions, LinkCourse, WanLink, link_of

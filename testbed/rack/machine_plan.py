@@ -27,7 +27,7 @@ from ipaddress import IPv4Address
 from types import MappingProxyType
 
 from wanbed.ground.dataclass_json import from_document
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError
 from wanbed.testbed.network.addressing import host_address, machine_link_mac, tunnel_address
 from wanbed.testbed.network.gateway_layout import plan_gateways
 from wanbed.testbed.network.gateway_plan import Gateway, GatewayPlan, HostPort, PortState, SharedRate, WanPort

@@ -10,9 +10,9 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from wanbed.ground.errors import InputError
 from wanbed.ground.impairments import IMPAIRMENTS, UNIMPAIRED
 from wanbed.ground.socket_owner import accept_own, listener_at
-from wanbed.ground.strict_model import InputError
 from wanbed.module_process import module_command
 from wanbed.testbed.claims.processes import MARKER
 from wanbed.testbed.hosts.ping import PATIENCE_S, MeasurementError, PingResult

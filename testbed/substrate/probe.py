@@ -14,8 +14,7 @@ from pathlib import Path
 
 from pyroute2.netlink.exceptions import NetlinkError
 
-from wanbed.ground.errors import MissingError
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError, MissingError
 from wanbed.module_process import module_command
 from wanbed.testbed.kernel.inside import in_virtual_time
 from wanbed.testbed.kernel.killed import check_not_killed

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError
 from wanbed.testbed.hosts.host_environment import SYSTEM_PROGRAMS
 from wanbed.testbed.kernel.inside import TIME_TRAVEL
 

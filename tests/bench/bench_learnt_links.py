@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tests.support.runner.known_links import KnownLink, known_log
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError
 from wanbed.results.text import percent_text, rate_text, seconds_text, size_text
 from wanbed.runner.learnt_links.held_out import LEARNT, learn
 from wanbed.runner.learnt_links.packet_log import PacketLog

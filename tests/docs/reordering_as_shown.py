@@ -8,8 +8,8 @@ import pytest
 from pyroute2.netlink.rtnl.tcmsg import tcmsg
 
 from wanbed import results
+from wanbed.ground.errors import InputError
 from wanbed.ground.impairments import Impairments
-from wanbed.ground.strict_model import InputError
 from wanbed.netem_profiles.preset import load_preset
 from wanbed.results.records.run_store import RunStore
 from wanbed.results.records.schema import CalibrationRow

@@ -12,7 +12,7 @@ import pytest
 
 from tests.docs.pages import DOCS, blocks
 from tests.support import third_party
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError
 from wanbed.results.records.span_log import read_span_log
 from wanbed.runner.emulation.rank_configs import SharedConfig, configure_ranks
 from wanbed.runner.planner.experiment_file import load_experiment

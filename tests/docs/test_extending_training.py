@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.docs.pages import DOCS, blocks
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError
 from wanbed.runner import trainings
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.resolve.experiment import Experiment

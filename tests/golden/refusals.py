@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from tests.golden.simulated_bytes import shipped
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError
 from wanbed.runner.planner.experiment_file import parse_experiment
 
 Steps = tuple[str | int, ...]

@@ -9,7 +9,7 @@ import pandas as pd
 from typer.testing import CliRunner
 
 import wanbed
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError
 from wanbed.runner.cli.command_line import app
 
 EXPERIMENTS = Path("runner/experiments")

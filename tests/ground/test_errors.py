@@ -1,10 +1,10 @@
-"""Values are shown short, and a name is guessed only where it is near."""
+"""An error is one line, whose place is put in front of it; a name is guessed only where it is near."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wanbed.ground.errors import did_you_mean, nearest_name, one_line
+from wanbed.ground.errors import InputError, LocatedError, did_you_mean, nearest_name, one_line, prefixed
 
 
 @given(st.text(max_size=30))
@@ -67,3 +67,32 @@ def test_the_remedy_is_a_guess_or_what_the_caller_offers() -> None:
     """The caller lists what there is."""
     assert did_you_mean("wann", FIELDS, "known: all") == "did you mean 'wan'?"
     assert did_you_mean("events", FIELDS, "known: all") == "known: all"
+
+
+def test_a_prefix_goes_in_front_of_every_mistake() -> None:
+    with pytest.raises(InputError) as caught, prefixed("exp.yaml: "):
+        raise InputError("seed: bad", "repeats: bad")
+    assert caught.value.mistakes == ("exp.yaml: seed: bad", "exp.yaml: repeats: bad")
+    assert str(caught.value) == "exp.yaml: seed: bad; exp.yaml: repeats: bad"
+
+
+def test_a_prefix_goes_in_front_of_an_error_and_an_outer_one_before_it() -> None:
+    cause = OSError("the cause")
+    with pytest.raises(InputError) as caught, prefixed("exp.yaml: "), prefixed("variants.0."):
+        raise InputError("schedule: unknown") from cause
+    assert str(caught.value) == "exp.yaml: variants.0.schedule: unknown"
+    assert caught.value.__cause__ is cause
+
+
+@pytest.mark.parametrize("error", [LocatedError("trace.csv:7: bad"), ValueError("bad")])
+def test_other_errors_get_no_prefix(error: Exception) -> None:
+    with pytest.raises(type(error)) as caught, prefixed("exp.yaml: "):
+        raise error
+    assert caught.value is error
+    assert "exp.yaml" not in str(error)
+
+
+def test_a_mistake_is_one_line_whatever_text_it_quotes() -> None:
+    refusal = InputError("a.yaml: name: two\nlines: give one", "b\x07.yaml: no such file")
+    assert refusal.mistakes == ("a.yaml: name: two lines: give one", "b\\x07.yaml: no such file")
+    assert str(refusal) == "; ".join(refusal.mistakes)

@@ -4,7 +4,8 @@ import pytest
 from pydantic import Field, ValidationError
 
 from tests.support.refused import refused
-from wanbed.ground.strict_model import MOST_MISTAKES, InputError, LocatedError, StrictModel, parse_model, prefixed
+from wanbed.ground.errors import InputError
+from wanbed.ground.strict_model import MOST_MISTAKES, StrictModel, parse_model
 from wanbed.ground.units import DurationNs
 from wanbed.testbed.network.topology_spec import TopologySpec
 
@@ -137,13 +138,6 @@ def test_a_list_is_not_blamed_for_a_mistake_in_its_entry() -> None:
     assert line == "room.yaml: lamps.0: this is a section: give its fields, like {name: value}"
 
 
-def test_a_prefix_goes_in_front_of_every_mistake() -> None:
-    with pytest.raises(InputError) as caught, prefixed("exp.yaml: "):
-        raise InputError("seed: bad", "repeats: bad")
-    assert caught.value.mistakes == ("exp.yaml: seed: bad", "exp.yaml: repeats: bad")
-    assert str(caught.value) == "exp.yaml: seed: bad; exp.yaml: repeats: bad"
-
-
 @pytest.mark.parametrize("document", [None, [], "text", 5])
 def test_what_is_no_mapping_is_refused_in_one_line(document: object) -> None:
     text = refusal(document)
@@ -155,25 +149,3 @@ def test_a_negative_latency_is_refused_with_its_path() -> None:
     document = {"datacenters": [{"name": "east", "hosts": 1}], "wan": {"latency": "-1ms"}}
     with pytest.raises(InputError, match=r"^wan\.yaml: wan\.latency: '-1ms' is negative"):
         parse_model(TopologySpec, document, "wan.yaml")
-
-
-def test_a_prefix_goes_in_front_of_an_error_and_an_outer_one_before_it() -> None:
-    cause = OSError("the cause")
-    with pytest.raises(InputError) as caught, prefixed("exp.yaml: "), prefixed("variants.0."):
-        raise InputError("schedule: unknown") from cause
-    assert str(caught.value) == "exp.yaml: variants.0.schedule: unknown"
-    assert caught.value.__cause__ is cause
-
-
-@pytest.mark.parametrize("error", [LocatedError("trace.csv:7: bad"), ValueError("bad")])
-def test_other_errors_get_no_prefix(error: Exception) -> None:
-    with pytest.raises(type(error)) as caught, prefixed("exp.yaml: "):
-        raise error
-    assert caught.value is error
-    assert "exp.yaml" not in str(error)
-
-
-def test_a_mistake_is_one_line_whatever_text_it_quotes() -> None:
-    refusal = InputError("a.yaml: name: two\nlines: give one", "b\x07.yaml: no such file")
-    assert refusal.mistakes == ("a.yaml: name: two lines: give one", "b\\x07.yaml: no such file")
-    assert str(refusal) == "; ".join(refusal.mistakes)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.refused import refused
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError
 from wanbed.ground.yaml_document import MAX_DEPTH, MAX_FILE_BYTES, MAX_VALUES, parse_yaml, read_document
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_categories=("C",)), max_size=12)

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from wanbed.ground.errors import InputError
 from wanbed.ground.impairments import Impairments
-from wanbed.ground.strict_model import InputError
 from wanbed.netem_profiles import preset
 from wanbed.netem_profiles.preset import load_preset, load_preset_spec, preset_names
 from wanbed.testbed.network.links.wan_link import LinkConditions

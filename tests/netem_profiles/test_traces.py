@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.refused import refused
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError
 from wanbed.netem_profiles.traces import (
     COLUMNS,
     MAX_TRACE_BYTES,

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.refused import refused
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError
 from wanbed.runner.experiment.field_path import override_source
 from wanbed.runner.planner.experiment_file import load_experiment
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError
 
 
 def refused(call: Callable[[], object]) -> str:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError
 
 _OPTION = re.compile(r"(?<!\S)--([a-z]+(?:-[a-z]+)*)")
 

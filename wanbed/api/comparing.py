@@ -5,7 +5,7 @@ from os import PathLike
 from pathlib import Path
 
 from wanbed.api.argument_names import options_as_arguments
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError
 from wanbed.results.comparison.comparison import Comparison, check, load_both, load_clocks, parse_margin
 from wanbed.results.comparison.comparison import compare as compare_runs
 from wanbed.results.comparison.judgement import ITERATION_TIME, parse_metric

@@ -9,8 +9,8 @@ from typing import Any, Literal, Required, Self, TypedDict, Unpack
 import numpy as np
 import yaml
 
+from wanbed.ground.errors import InputError, prefixed
 from wanbed.ground.files import write_whole
-from wanbed.ground.strict_model import InputError, prefixed
 from wanbed.results.text import count_text
 from wanbed.runner.experiment.experiment_document import ExperimentDocument
 from wanbed.runner.experiment.experiment_spec import ExperimentSpec

@@ -8,7 +8,7 @@ from typing import get_args
 
 from wanbed.api.argument_names import options_as_arguments
 from wanbed.api.experiment import CheckedExperiment, Experiment, checked_experiment
-from wanbed.ground.strict_model import InputError, prefixed
+from wanbed.ground.errors import InputError, prefixed
 from wanbed.results.reading.not_modelled import not_modelled_text
 from wanbed.results.text import list_text
 from wanbed.runner.experiment.sweep import SweepPointSpec

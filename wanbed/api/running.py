@@ -11,8 +11,7 @@ from wanbed.api.argument_names import options_as_arguments
 from wanbed.api.experiment import Experiment, checked_experiment
 from wanbed.api.schedule_modules import check_importable, importable_by_ranks
 from wanbed.api.simulating import loaded, log, progress_stream, simulated
-from wanbed.ground.errors import MissingError
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError, MissingError
 from wanbed.results.reading.run import Run
 from wanbed.runner.emulation.virtual_run import InsideError
 from wanbed.runner.execution import execute

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from wanbed.api.experiment import CheckedExperiment
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError
 from wanbed.runner.experiment.experiment_spec import ExperimentSpec
 
 _THIS_PROGRAM = "__main__"

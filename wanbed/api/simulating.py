@@ -11,7 +11,7 @@ from typing import TextIO
 from wanbed.api.argument_names import options_as_arguments
 from wanbed.api.experiment import CheckedExperiment, Experiment, checked_experiment
 from wanbed.api.schedule_modules import in_this_program
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError
 from wanbed.results import load
 from wanbed.results.reading.run import Run
 from wanbed.results.reading.summary import write_summary

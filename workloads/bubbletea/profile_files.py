@@ -10,8 +10,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from wanbed.ground.errors import did_you_mean
-from wanbed.ground.strict_model import InputError, StrictModel
+from wanbed.ground.errors import InputError, did_you_mean
+from wanbed.ground.strict_model import StrictModel
 from wanbed.ground.units import MAX_DURATION_NS
 from wanbed.workloads.bubbletea.prefill_profile import LEAST_SIZES, PrefillProfile, TimedChunk, fit_chunks
 from wanbed.workloads.bubbletea.trace_formats import MAX_TOKENS

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError
 from wanbed.workloads.bubbletea.request import Request
 
 

@@ -10,8 +10,8 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from wanbed.ground.errors import LocatedError
 from wanbed.ground.files import regular_file
-from wanbed.ground.strict_model import LocatedError
 from wanbed.workloads.bubbletea.request import Request
 from wanbed.workloads.bubbletea.request_traces import RequestTrace
 from wanbed.workloads.bubbletea.trace_formats import (

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from wanbed.ground.entry_points import installed
-from wanbed.ground.errors import MAX_DIGITS, did_you_mean, shown
+from wanbed.ground.errors import MAX_DIGITS, InputError, did_you_mean, shown
 from wanbed.ground.files import regular_file
-from wanbed.ground.strict_model import InputError, StrictModel, parse_model
+from wanbed.ground.strict_model import StrictModel, parse_model
 from wanbed.workloads.profiles.compute_profile import ComputeProfile, EstimatedProfile, MeasuredProfile
 
 MAX_FILE_BYTES = 4 * 2**20

@@ -13,7 +13,8 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from wanbed.ground.strict_model import InputError, StrictModel
+from wanbed.ground.errors import InputError
+from wanbed.ground.strict_model import StrictModel
 from wanbed.ground.units import MAX_DURATION_NS
 from wanbed.workloads.gpt.gpt_config import (
     MAX_CONTEXT_TOKENS,

@@ -8,8 +8,7 @@ by that path in place of a name.
 from collections.abc import Mapping, Sequence
 
 from wanbed.ground.entry_points import installed
-from wanbed.ground.errors import did_you_mean
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError, did_you_mean
 from wanbed.workloads.schedules.pipeline_shape import PipelineShape
 from wanbed.workloads.schedules.schedule import Schedule, create_schedule
 

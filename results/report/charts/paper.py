@@ -22,9 +22,8 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
-from wanbed.ground.errors import shortened, shown
+from wanbed.ground.errors import InputError, shortened, shown
 from wanbed.ground.files import written_whole
-from wanbed.ground.strict_model import InputError
 from wanbed.results.records.run_store import slug
 from wanbed.results.report.charts.chart import (
     NARROW_FONT_PX,

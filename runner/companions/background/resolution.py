@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError
 from wanbed.runner.companions.background.spec import BackgroundSpec
 from wanbed.runner.experiment.sweep import SweepPointSpec
 from wanbed.runner.experiment.transport_spec import TransportSpec

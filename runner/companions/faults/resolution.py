@@ -5,8 +5,7 @@ from dataclasses import dataclass, field, replace
 from itertools import combinations
 from pathlib import Path
 
-from wanbed.ground.errors import did_you_mean
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError, did_you_mean
 from wanbed.results.text import list_text
 from wanbed.runner.companions.background.spec import BackgroundSpec
 from wanbed.runner.companions.faults.spec import FaultSpec, PlannedFault, Recovery

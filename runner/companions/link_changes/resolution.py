@@ -1,6 +1,6 @@
 """Check, while the file is read, that training goes on over links that change."""
 
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError
 from wanbed.ground.units import format_duration
 from wanbed.testbed.network.topology import Topology
 

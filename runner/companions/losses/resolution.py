@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError
 from wanbed.ground.units import format_size
 from wanbed.runner.experiment.experiment_spec import ExperimentSpec
 from wanbed.runner.experiment.training_spec import TrainingSpec

@@ -7,8 +7,7 @@ from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 
-from wanbed.ground.errors import did_you_mean
-from wanbed.ground.strict_model import InputError, prefixed
+from wanbed.ground.errors import InputError, did_you_mean, prefixed
 from wanbed.runner.companions.prefill.spec import DRAWN, MEASURED, PrefillSpec, TokensSpec
 from wanbed.runner.experiment.experiment_spec import ExperimentSpec
 from wanbed.runner.experiment.transport_spec import TransportSpec

@@ -4,8 +4,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, JsonValue, PlainSerializer, PlainValidator, WithJsonSchema
 
-from wanbed.ground.errors import shown
-from wanbed.ground.strict_model import InputError, StrictModel, parse_model
+from wanbed.ground.errors import InputError, shown
+from wanbed.ground.strict_model import StrictModel, parse_model
 from wanbed.ground.units import SizeBytes, format_size, parse_size_bytes
 from wanbed.results.records.span_log import MAX_ITERATIONS
 from wanbed.runner.experiment.quantities import MAX_PIPELINES, PrintableName

@@ -13,8 +13,7 @@ from hashlib import file_digest
 from pathlib import Path
 from typing import Any
 
-from wanbed.ground.errors import shown
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError, shown
 from wanbed.results.records.span_log import (
     ITERATION,
     PROFILED_KINDS,

@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path, PurePath
 from typing import Any
 
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError
 from wanbed.runner.experiment.variant_spec import VariantSpec
 from wanbed.runner.resolve.placement import Pair, Placement, StagePlace
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant, Transfer

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError
 from wanbed.runner.experiment.transport_spec import TransportSpec
 from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 from wanbed.runner.resolve.written_variant import TrainingCut, WrittenVariant

@@ -16,9 +16,8 @@ from heapq import heappop, heappush
 from pathlib import Path
 from typing import Any
 
-from wanbed.ground.errors import shown
+from wanbed.ground.errors import InputError, prefixed, shown
 from wanbed.ground.files import regular_file
-from wanbed.ground.strict_model import InputError, prefixed
 from wanbed.ground.units import MAX_DURATION_NS, MAX_SIZE_BYTES, format_duration, format_size
 from wanbed.results.chakra.node import (
     DURATION_NS,

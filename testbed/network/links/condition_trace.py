@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from itertools import pairwise
 
-from wanbed.ground.strict_model import LocatedError
+from wanbed.ground.errors import LocatedError
 from wanbed.ground.units import format_duration
 from wanbed.testbed.network.links.wan_link import Values
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError
 from wanbed.ground.units import format_duration
 from wanbed.testbed.network.links.condition_trace import ConditionTrace
 from wanbed.testbed.network.links.drawn_timeline import drawn_timeline

@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import combinations
 
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError
 from wanbed.ground.units import MAX_RATE_BPS, format_duration, format_rate
 from wanbed.testbed.network.links.condition_trace import ConditionTrace
 from wanbed.testbed.network.links.course_resolution import Courses, Level

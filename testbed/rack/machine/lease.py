@@ -11,8 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
-from wanbed.ground.errors import MissingError
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError, MissingError
 from wanbed.module_process import RUN_MODULE
 from wanbed.testbed.claims.cleaning import end_processes
 from wanbed.testbed.claims.registry import Claim, claim, claims

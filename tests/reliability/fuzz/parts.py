@@ -10,7 +10,7 @@ from tests.reliability.fuzz.calls import called
 from tests.reliability.fuzz.judgement import Ended
 from tests.support.results.runs import flat, write_run
 from tests.support.runner.small_experiment import parsed, small
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError
 from wanbed.results.records.run_store import RunStore, TrialRecord
 from wanbed.results.records.span_log import read_span_log
 from wanbed.results.records.trial_id import TrialId

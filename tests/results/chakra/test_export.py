@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError
 from wanbed.results.chakra.export import TrialIteration, TrialSpan, trial_nodes
 from wanbed.results.chakra.node import ChakraNode, NodeType
 from wanbed.results.reading.stored_trial import StoredTrial

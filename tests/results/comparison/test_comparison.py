@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.support.results.runs import Times, flat, made
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError
 from wanbed.results.comparison.comparison import (
     Comparison,
     UnknownFieldError,

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.results.losses_on_paper import linear, losing_run
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError
 from wanbed.results.comparison.comparison import Comparison, check, compare
 from wanbed.results.comparison.judgement import parse_metric
 from wanbed.results.comparison.markdown import markdown

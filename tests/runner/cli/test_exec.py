@@ -18,7 +18,7 @@ import typer
 import yaml
 
 from tests.support.runner.commands_here import wanbed
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError
 from wanbed.runner.cli.exec import HostCommand, check_command, run_commands
 from wanbed.testbed.claims.processes import marked_processes
 from wanbed.testbed.hosts.joining import VISIT, JoinedTestbed

@@ -9,8 +9,7 @@ from importlib import import_module
 import pytest
 import typer
 
-from wanbed.ground.errors import MissingError
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError, MissingError
 from wanbed.results.records.run_store import RunError
 from wanbed.runner.cli.exit_status import fail, fit_address_space, log, one_line_errors
 from wanbed.runner.resolve.dilation import CapacityError

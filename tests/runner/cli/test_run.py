@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.refused import refused
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError
 from wanbed.runner.cli.run import with_engine
 from wanbed.runner.experiment.experiment_document import ExperimentDocument
 

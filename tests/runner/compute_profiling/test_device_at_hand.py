@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.testbed.fake_pynvml import FakeGpu, FakePynvml
-from wanbed.ground.errors import MissingError
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError, MissingError
 from wanbed.runner.compute_profiling import device_at_hand as module
 from wanbed.runner.compute_profiling.device_at_hand import (
     ClockSampler,

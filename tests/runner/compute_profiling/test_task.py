@@ -1,7 +1,6 @@
 import pytest
 
-from wanbed.ground.errors import MissingError
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError, MissingError
 from wanbed.runner.compute_profiling.task import PromptsTask, StagesTask, check_fits, profile_task
 
 NUMBERS = "hidden=64,context=32,heads=4,vocabulary=100"

@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from wanbed.ground.errors import MissingError
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError, MissingError
 from wanbed.runner.emulation import gpu_provisioning
 from wanbed.runner.emulation.gpu_provisioning import check_gpus, provision_gpus, resolved_device
 from wanbed.runner.planner.experiment_file import parse_experiment

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.support.results.runs import flat, made
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError
 from wanbed.results.comparison.comparison import check
 from wanbed.results.reading.run import Run
 from wanbed.runner.emulation.noise_floor import check_noise, noise_experiment, noise_floors

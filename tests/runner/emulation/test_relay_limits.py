@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError
 from wanbed.runner.emulation.relay_limits import check_relay
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.resolve.experiment import SweepPoint

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError
 from wanbed.runner.emulation import run_dilation
 from wanbed.runner.emulation.run_dilation import RunDilation, check_link_rates, decide_dilation
 from wanbed.runner.planner.experiment_file import parse_experiment

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError
 from wanbed.runner.emulation import virtual_clock
 from wanbed.runner.emulation.virtual_clock import status_of_inner, wants_guest
 from wanbed.runner.experiment.experiment_spec import ExperimentSpec

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import yaml
 
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError
 from wanbed.runner.experiment.experiment_document import ExperimentDocument
 
 TWO: dict[str, Any] = {

@@ -4,7 +4,8 @@ import pytest
 
 from tests.support.refused import refused
 from tests.support.runner.taken_values import taken, takes_from_to, words_of_refusal
-from wanbed.ground.strict_model import InputError, parse_model
+from wanbed.ground.errors import InputError
+from wanbed.ground.strict_model import parse_model
 from wanbed.runner.experiment.experiment_spec import ExperimentSpec
 from wanbed.runner.experiment.model_spec import NAMED_MODELS
 from wanbed.runner.experiment.transport_spec import TransportSpec

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.refused import refused
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError
 from wanbed.runner.experiment.experiment_document import ExperimentDocument
 from wanbed.runner.experiment.sweep import (
     MAX_SWEEP_POINTS,

@@ -13,7 +13,7 @@ from jsonschema import Draft7Validator
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from wanbed import runner
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError
 from wanbed.ground.units import parse_duration_ns, parse_fraction, parse_rate_bps, parse_size_bytes
 from wanbed.runner.companions.prefill.spec import PrefillSpec, TokensSpec
 from wanbed.runner.experiment.experiment_spec import ExperimentSpec

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.runner.known_captures import START_NS, Frames, in_frames, pcap, pcapng, tcp_packet, udp_packet
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError
 from wanbed.runner.learnt_links.log_file import read_log
 from wanbed.runner.learnt_links.packet_log import LOST_NS
 from wanbed.runner.learnt_links.probe import pack_probe

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError
 from wanbed.runner.learnt_links.csv_log import HEADER, read_csv_log
 from wanbed.runner.learnt_links.packet_log import LOST_NS
 

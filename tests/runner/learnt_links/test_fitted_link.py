@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.support.runner.known_links import KnownLink, known_log
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError
 from wanbed.runner.learnt_links.fitted_link import fit_link
 from wanbed.runner.learnt_links.packet_log import LOST_NS, PacketLog
 

@@ -26,7 +26,7 @@ from tests.support.runner.known_captures import (
     udp_packet,
 )
 from tests.support.runner.known_links import KnownLink, known_log
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError
 from wanbed.netem_profiles.traces import csv_trace, offered_trace
 from wanbed.results.text import UNKNOWN, rate_text, seconds_text
 from wanbed.runner.learnt_links.condition_trace import write_cross_traffic

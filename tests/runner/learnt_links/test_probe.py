@@ -6,7 +6,7 @@ from threading import Thread
 import pytest
 
 from tests.support.workloads.loopback_ranks import free_ports
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError
 from wanbed.runner.learnt_links.csv_log import read_csv_log
 from wanbed.runner.learnt_links.probe import ProbePattern, receive_probe, send_probe
 

@@ -1,7 +1,7 @@
 import pytest
 
+from wanbed.ground.errors import InputError
 from wanbed.ground.own_code import EndlessCallError, time_limit
-from wanbed.ground.strict_model import InputError
 from wanbed.runner.planner.effort import Effort, LimitReachedError, Limits, Prices
 from wanbed.runner.planner.search_space import Candidate, Price
 from wanbed.runner.simulator.training import PULSE_INSTANTS

@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.refused import refused
 from tests.support.runner.planner_instances import document, planned_pricing, pricing_of, random_task, task_of
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError
 from wanbed.runner.planner.effort import Effort, Limits
 from wanbed.runner.planner.planning import plan, planned_placement, search_space
 from wanbed.runner.planner.pricing import Pricer

@@ -3,8 +3,7 @@ from typing import Any
 
 import pytest
 
-from wanbed.ground.errors import MissingError
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError, MissingError
 from wanbed.runner.rack_runs.cluster import WITHOUT_AUTH, connected, nodes_of
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.rack_runs.cluster import Node
 from wanbed.runner.rack_runs.diagnosis import CarriedPoint, PlainPath, WantedOfMachines, carried_point, rounds

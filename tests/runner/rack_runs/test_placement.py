@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from tests.support.refused import refused
 from tests.support.runner.background import TO_WEST, with_background
-from wanbed.ground.errors import MissingError
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError, MissingError
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.rack_runs.cluster import DATACENTER_LABEL, GATEWAY_LABEL, Node, in_order
 from wanbed.runner.rack_runs.placement import (

@@ -10,7 +10,7 @@ import pytest
 from tests.support.runner.planner_instances import random_task
 from tests.support.runner.tasks_at_hand import TasksAtHand
 from tests.support.simulator.simulation_on_paper import simulate_on_paper
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError
 from wanbed.results.records.run_store import RunStore
 from wanbed.runner.planner.effort import Effort, LimitReachedError, Limits
 from wanbed.runner.planner.experiment_file import parse_experiment

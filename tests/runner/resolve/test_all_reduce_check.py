@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from wanbed.ground.errors import MissingError
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError, MissingError
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.resolve.all_reduce_check import check_collective_gpus
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.resolve.device_memory import (
     CONTEXT_BYTES,

@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.refused import refused
 from tests.support.runner.chakra_traces import all_reduce, computation, write_trace
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError
 from wanbed.runner.planner.experiment_file import parse_experiment
 
 DOCUMENT: dict[str, Any] = {

@@ -7,7 +7,7 @@ import yaml
 
 from tests.support.runner.small_experiment import SMALL, parsed, small
 from tests.support.runner.two_jobs import two_jobs
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError
 from wanbed.runner.planner.experiment_file import load_experiment
 
 

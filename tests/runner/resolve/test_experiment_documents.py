@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.runner.small_experiment import SMALL, parsed, small
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError
 
 LATENCIES = st.integers(0, 10**6).map(lambda microseconds: f"{microseconds}us")
 RATES = st.integers(1, 10**5).map(lambda megabits: f"{megabits}Mbit") | st.just("unlimited")

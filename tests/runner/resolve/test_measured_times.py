@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import wanbed
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.resolve.experiment import Experiment
 from wanbed.runner.resolve.measured_times import MeasuredSource, MeasuredTimes, measured_times, median_ns

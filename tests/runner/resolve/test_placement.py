@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError
 from wanbed.runner.resolve.placement import Placement, StagePlace, _even_split, place_stages, ring_order
 from wanbed.testbed.network.topology import Datacenter, Host, Topology
 

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from wanbed.ground.strict_model import InputError, parse_model
+from wanbed.ground.errors import InputError
+from wanbed.ground.strict_model import parse_model
 from wanbed.runner.experiment.experiment_spec import ExperimentSpec
 from wanbed.runner.resolve.stage_costs import StageCosts, profile_conditions, stage_costs
 from wanbed.workloads.profiles.compute_profile import MeasuredConditions

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.support.runner.chakra_traces import all_reduce, computation, message, write_trace
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError
 from wanbed.results.chakra.node import NodeType
 from wanbed.runner.experiment.transport_spec import TransportSpec
 from wanbed.runner.planner.experiment_file import parse_experiment

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.support.runner.two_jobs import two_jobs
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.resolve.device_memory import most_in_flight
 from wanbed.runner.resolve.experiment import SweepPoint

@@ -8,7 +8,7 @@ from typing import Any, get_args
 import pytest
 from pydantic import BaseModel
 
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError
 from wanbed.results.reading.not_modelled import NotModelled
 from wanbed.runner.emulation.network_choice import emulated_points
 from wanbed.runner.experiment.experiment_document import ExperimentDocument

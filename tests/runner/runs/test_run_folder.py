@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.support.refused import refused
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError
 from wanbed.results.reading.run_documents import read_manifest, read_trials
 from wanbed.results.records.run_store import MANIFEST, TRIAL_FACTS, RunStore
 from wanbed.runner.planner.experiment_file import parse_experiment

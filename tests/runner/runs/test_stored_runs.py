@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError
 from wanbed.results.records.run_store import MANIFEST, TRIAL_FACTS, RunStore
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.runs.run_folder import begin_run, exclusively

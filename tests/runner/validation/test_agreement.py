@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.support.refused import refused
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError
 from wanbed.runner.validation.agreement import (
     Agreement,
     Compared,

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.support.runner.emulated_run import EXPERIMENT, LATENCIES, Simulator, Times, constant, write_run
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError
 from wanbed.results import load
 from wanbed.results.reading.run import Run
 from wanbed.runner.validation.comparison import OUTSIDE, RECOUNTED, SATURATED, compare

@@ -10,8 +10,7 @@ import pytest
 
 from tests.support.runner.emulated_run import constant
 from tests.support.until import until_within
-from wanbed.ground.errors import MissingError
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError, MissingError
 from wanbed.results.records.run_store import RunStore, TrialRecord
 from wanbed.results.records.schema import CalibrationRow
 from wanbed.results.records.span_log import Span, SpanLogContents, SpanLogHeader

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from studies.paper.part import Volume
-from wanbed.ground.strict_model import InputError, parse_model
+from wanbed.ground.errors import InputError
+from wanbed.ground.strict_model import parse_model
 from wanbed.ground.units import parse_size_bytes
 from wanbed.runner.experiment.experiment_spec import ExperimentSpec
 from wanbed.runner.planner.experiment_file import load_experiment, parse_experiment

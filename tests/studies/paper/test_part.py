@@ -6,7 +6,7 @@ import pytest
 
 from studies.paper.claims import ATLAS, HEADLINES, TUNED, TUNED_ATLAS, UNTUNED
 from studies.paper.part import FOLDER, PARTS, PaperPart, Volume, iteration_bytes, parts_named, volume_table
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.simulator.simulation import KIND_CODES
 from wanbed.runner.simulator.variant_simulation import simulate_variant

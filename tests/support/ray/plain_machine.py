@@ -4,7 +4,7 @@ import os
 import time
 from typing import NoReturn
 
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError
 from wanbed.workloads.compute.backends.replay_backend import ReplayBackend
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.support.simulator.drawn_companions import drawn_beside
 from tests.support.simulator.simulated_bytes import drawn
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.resolve.experiment import SweepPoint
 

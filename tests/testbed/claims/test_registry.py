@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError
 from wanbed.testbed.claims import registry
 from wanbed.testbed.claims.processes import process_start_ticks
 from wanbed.testbed.claims.registry import Claim, abandoned_drafts, claim, claims, state_root

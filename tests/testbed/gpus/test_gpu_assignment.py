@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError
 from wanbed.testbed.gpus.gpu_assignment import GpuAssignment, GpuSeat, assign_gpus
 from wanbed.testbed.network.topology import Topology, resolve_topology
 from wanbed.testbed.network.topology_spec import TopologySpec

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError
 from wanbed.testbed.claims import registry
 from wanbed.testbed.claims.processes import MARKER, marked_processes
 from wanbed.testbed.claims.registry import Claim, claim

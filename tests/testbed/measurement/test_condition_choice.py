@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wanbed.ground.strict_model import InputError, parse_model
+from wanbed.ground.errors import InputError
+from wanbed.ground.strict_model import parse_model
 from wanbed.netem_profiles.traces import csv_trace
 from wanbed.testbed.measurement.condition_choice import (
     MEASURED_MAX,

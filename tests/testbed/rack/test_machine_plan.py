@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wanbed.ground.strict_model import InputError, parse_model
+from wanbed.ground.errors import InputError
+from wanbed.ground.strict_model import parse_model
 from wanbed.testbed.network.address_book import AddressBook
 from wanbed.testbed.network.gateway_layout import plan_gateways
 from wanbed.testbed.network.gateway_plan import PortState, WanPort

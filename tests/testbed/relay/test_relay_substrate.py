@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from wanbed.ground.strict_model import InputError, parse_model
+from wanbed.ground.errors import InputError
+from wanbed.ground.strict_model import parse_model
 from wanbed.testbed.network.address_book import LoopbackAddressBook
 from wanbed.testbed.network.links.wan_link import course_of
 from wanbed.testbed.network.topology import Topology, resolve_topology

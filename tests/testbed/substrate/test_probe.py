@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from pyroute2.netlink.exceptions import NetlinkError
 
-from wanbed.ground.errors import MissingError
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError, MissingError
 from wanbed.testbed.kernel.user_mode_linux import GuestMemoryError
 from wanbed.testbed.rights import ENTER, HostsAllowed
 from wanbed.testbed.substrate import probe

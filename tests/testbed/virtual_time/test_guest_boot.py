@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError
 from wanbed.testbed.kernel.inside import TIME_TRAVEL
 from wanbed.testbed.virtual_time.guest_boot import GuestCommand, check_visible, init_script, kernel_command
 

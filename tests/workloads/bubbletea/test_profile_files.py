@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError
 from wanbed.workloads.bubbletea.profile_files import (
     MeasuredChunk,
     MeasuredLayers,

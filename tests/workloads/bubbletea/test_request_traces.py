@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError
 from wanbed.workloads.bubbletea import trace_reading
 from wanbed.workloads.bubbletea.request import Request
 from wanbed.workloads.bubbletea.request_traces import RequestTrace, scaled

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError
 from wanbed.workloads.profiles import catalogue
 from wanbed.workloads.profiles.catalogue import load_profile, profile_names
 

@@ -2,7 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wanbed.ground.strict_model import InputError, parse_model
+from wanbed.ground.errors import InputError
+from wanbed.ground.strict_model import parse_model
 from wanbed.workloads.gpt.gpt_config import GptConfig
 from wanbed.workloads.profiles.catalogue import load_profile
 from wanbed.workloads.profiles.compute_profile import (

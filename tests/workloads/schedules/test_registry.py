@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import third_party
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError
 from wanbed.workloads.schedules.gpipe import GPipe
 from wanbed.workloads.schedules.one_forward_one_backward import OneForwardOneBackward
 from wanbed.workloads.schedules.pipeline_shape import PipelineShape

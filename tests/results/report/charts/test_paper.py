@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from wanbed import results
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError
 from wanbed.results.report.charts.paper import CAPTIONS, DPI, SIZES, FigureOptions, Size
 from wanbed.results.report.report import write_report_figures
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.runner.chakra_traces import all_reduce, computation, write_trace
 from tests.support.runner.prefill_documents import document as prefill_document
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError
 from wanbed.runner.companions.faults.spec import PlannedFault
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.resolve.experiment import SweepPoint

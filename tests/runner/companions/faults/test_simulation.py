@@ -9,7 +9,7 @@ import yaml
 
 import wanbed
 from tests.runner.simulator.variants import sweep_point
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError
 from wanbed.results.reading.run import Run
 from wanbed.results.records.span_log import COMPUTE_KINDS
 from wanbed.runner.simulator.simulation import KIND_CODES, Simulation

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from tests.support.runner.taken_values import taken, takes_from_to
-from wanbed.ground.strict_model import InputError, parse_model
+from wanbed.ground.errors import InputError
+from wanbed.ground.strict_model import parse_model
 from wanbed.runner.companions.faults.spec import FaultSpec
 from wanbed.runner.experiment.experiment_spec import ExperimentSpec
 

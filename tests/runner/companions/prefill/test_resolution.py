@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.runner.prefill_documents import document, point, with_prefill
 from wanbed.ground.dataclass_json import read_config, write_config
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError
 from wanbed.runner.companions.prefill.resolution import OPTIMIZER, check_memory_for_weights, planned_bubbles
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.resolve.experiment import SweepPoint

@@ -5,7 +5,8 @@ import pytest
 
 from tests.support.runner.prefill_documents import experiment, with_prefill
 from tests.support.runner.taken_values import taken, takes_from_to, words_of_refusal
-from wanbed.ground.strict_model import InputError, parse_model
+from wanbed.ground.errors import InputError
+from wanbed.ground.strict_model import parse_model
 from wanbed.runner.companions.prefill.spec import PrefillSpec, TokensSpec
 from wanbed.runner.planner.experiment_file import parse_experiment
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError
 from wanbed.runner.bound.lower_bound import lower_bounds
 from wanbed.runner.emulation.rank_configs import SharedConfig, configure_ranks
 from wanbed.runner.planner.experiment_file import parse_experiment

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.runner.taken_values import taken, words_of_refusal
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError
 from wanbed.runner.trainings.local_updates.spec import (
     AtomOptions,
     DilocoOptions,

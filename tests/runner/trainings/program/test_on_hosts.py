@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError
 from wanbed.results.records.span_log import Span, SpanLog, SpanLogHeader
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.runs.faults import TrialError

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.runner.taken_values import taken, takes_from_to, words_of_refusal
-from wanbed.ground.strict_model import InputError, parse_model
+from wanbed.ground.errors import InputError
+from wanbed.ground.strict_model import parse_model
 from wanbed.runner.experiment.variant_spec import PROGRAM, VariantSpec
 from wanbed.runner.trainings.program.spec import PLACEHOLDERS, ProgramSpec, check_placeholders, filled, placeholders_in
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.support.refused import refused
 from tests.support.runner.chakra_traces import all_reduce, computation, message, write_trace
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError
 from wanbed.results.chakra.node import DURATION_NS, ChakraNode, NodeType
 from wanbed.results.chakra.rank_file import KIND, MICROBATCH, message_class, node_message, rank_bytes
 from wanbed.results.records.span_log import NO_MICROBATCH

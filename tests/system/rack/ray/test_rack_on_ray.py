@@ -73,7 +73,7 @@ with rack_at(sys.argv[1], print) as rack, agents_on(rack.carrying, "first.yaml",
 
 CALLS = """
 import sys
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError
 from wanbed.runner.rack_runs.agents import agents_on
 from wanbed.runner.rack_runs.rack import rack_at
 from wanbed.ground.errors import MissingError

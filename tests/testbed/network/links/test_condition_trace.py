@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from wanbed.ground.strict_model import LocatedError
+from wanbed.ground.errors import LocatedError
 from wanbed.netem_profiles.traces import csv_trace
 from wanbed.testbed.network.links.condition_trace import ConditionTrace, TraceRow
 

@@ -6,7 +6,8 @@ import pytest
 from pydantic import TypeAdapter
 
 from tests.support.refused import refused
-from wanbed.ground.strict_model import InputError, StrictModel, parse_model
+from wanbed.ground.errors import InputError
+from wanbed.ground.strict_model import StrictModel, parse_model
 from wanbed.testbed.network.links.link_spec import (
     MAX_PATH_CHARACTERS,
     EventSpec,

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from wanbed.ground.errors import InputError
 from wanbed.ground.impairments import Impairments
-from wanbed.ground.strict_model import InputError, parse_model
+from wanbed.ground.strict_model import parse_model
 from wanbed.testbed.network.links.link_spec import FiguresSpec, conditions_of
 from wanbed.testbed.network.links.wan_link import (
     Change,

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from wanbed.ground.strict_model import InputError
+from wanbed.ground.errors import InputError
 from wanbed.testbed.rack.machine.lease_files import LeaseFiles, WrittenFiles
 from wanbed.testbed.rack.machine_handle import FilePiece
 

@@ -7,7 +7,6 @@ iterations are done and every peer has shut down; otherwise 1, with one line on 
 fault.
 """
 
-import os
 import sys
 import time
 from collections.abc import Collection
@@ -18,6 +17,7 @@ from queue import SimpleQueue
 
 from wanbed.workloads.compute.backends.backend import Computation, RankContext, create_backend
 from wanbed.workloads.compute.compute import SynchronizedCompute
+from wanbed.workloads.connected_rank import end_process
 from wanbed.workloads.host_process import die_with_parent, print_line, run_configured, wake_precisely
 from wanbed.workloads.kept_files import resume
 from wanbed.workloads.rank_config import RankConfig, read_rank_config
@@ -290,7 +290,4 @@ def _name(config: RankConfig) -> str:
 
 
 if __name__ == "__main__":
-    status = main(sys.argv[1:])
-    if status:
-        # A thread of torch may be waiting for a lost peer. A normal exit would wait for that thread.
-        os._exit(status)
+    end_process(main(sys.argv[1:]))

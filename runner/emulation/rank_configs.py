@@ -23,6 +23,7 @@ from wanbed.testbed.network.topology import Topology
 from wanbed.workloads.collective.collective_config import GLOO, NCCL, CollectiveConfig
 from wanbed.workloads.compute.backends.backend import ComputeConfig, ComputedStage, DeviceSettings, LearningConfig
 from wanbed.workloads.compute.torch_work import SwapSettings
+from wanbed.workloads.connected_rank import ConnectedConfig
 from wanbed.workloads.kept_files import KeptFilesConfig, SnapshotConfig
 from wanbed.workloads.rank_config import RankConfig
 from wanbed.workloads.serving.serving_configs import GpuServingConfig
@@ -305,6 +306,61 @@ def _boundary(variant: PipelineVariant, setting: SharedConfig, place: StagePlace
         planned = variant.plan.activation_turns if step > 0 else variant.plan.gradient_turns
         turns = tuple((cell.start + mate, microbatch) for mate, microbatch in planned[boundary])
     return BoundaryConfig(rank, size_bytes, mates, turns, connections)
+
+
+def connected_config(
+    point: SweepPoint, variant: ResolvedVariant, setting: SharedConfig, place: StagePlace, links: LinksConfig
+) -> ConnectedConfig:
+    """Return all that the rank at a place needs to meet its peers, begin with them, and log its spans."""
+    rank = variant.placement.rank(place)
+    return ConnectedConfig(
+        rank=rank,
+        host=place.host.name,
+        datacenter=place.datacenter,
+        gpu=place.gpu,
+        iterations=point.iterations(variant),
+        links=links,
+        rendezvous=rendezvous_of(point, setting, place, rank),
+        span_log=str(setting.span_log(rank)),
+        epoch_ns=setting.epoch_ns,
+        parent_pid=setting.parent_pid,
+        start_gate=str(setting.start_gate),
+    )
+
+
+def message_links(
+    point: SweepPoint,
+    variant: ResolvedVariant,
+    setting: SharedConfig,
+    place: StagePlace,
+    sizes: Mapping[tuple[int, int], tuple[int, ...]],
+) -> LinksConfig:
+    """Return the links of the rank at a place to its peers in ``variant.pairs``, over which it sends messages.
+
+    ``sizes`` has the sizes of all messages of an iteration from one rank to another, by their numbers.
+    """
+    rank_of, exchanges = variant.placement.rank, []
+    own = rank_of(place)
+    pairs = [pair for pair in variant.pairs if place in pair]
+    for one, other in pairs:
+        peer = rank_of(other if place == one else one)
+        outgoing, incoming = sizes.get((own, peer), ()), sizes.get((peer, own), ())
+        if outgoing or incoming:
+            connections = setting.connections[one.host.name, other.host.name]
+            exchanges.append(ExchangeConfig(peer, outgoing, incoming, connections))
+    return LinksConfig(
+        rank=own,
+        pipeline=place.pipeline,
+        stage=place.stage,
+        peers=tuple(peer_of(point, variant, setting, place, pair) for pair in pairs),
+        previous=None,
+        following=None,
+        rings=(),
+        microbatches=1,
+        iterations=point.iterations(variant),
+        window_bytes=None if setting.models_tcp else variant.tcp.window_bytes,
+        exchanges=tuple(exchanges),
+    )
 
 
 def rendezvous_of(point: SweepPoint, setting: SharedConfig, place: StagePlace, rank: int) -> RendezvousConfig:

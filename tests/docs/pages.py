@@ -1,7 +1,10 @@
 """The fenced blocks of the documentation's pages, for tests that run what a page shows."""
 
 import re
+import shutil
 from pathlib import Path
+
+from tests.test_import_directions import LINKED
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
@@ -13,3 +16,11 @@ def blocks(page: Path, language: str, section: str | None = None) -> list[str]:
         (text,) = re.findall(rf"^## {re.escape(section)}\n(.*?)(?=^## |\Z)", text, re.DOTALL | re.MULTILINE)
     fenced = re.finditer(r"^```(\w*)\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
     return [block[2] for block in fenced if block[1] == language]
+
+
+def copied_sources(folder: Path) -> Path:
+    """Copy the sources into the folder, to be extended there as a page says, and return it."""
+    left_out = shutil.ignore_patterns("reference", "__pycache__")
+    for each in (*LINKED, "wanbed"):
+        shutil.copytree(DOCS.parent / each, folder / each, symlinks=True, ignore=left_out)
+    return folder

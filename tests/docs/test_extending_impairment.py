@@ -1,24 +1,19 @@
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.docs.pages import DOCS, blocks
-from tests.test_import_directions import LINKED
+from tests.docs.pages import DOCS, blocks, copied_sources
 
-ROOT = DOCS.parent
 DIFFS = blocks(DOCS / "extending.md", "diff", "An impairment of links")
 
 
 @pytest.fixture
 def extended(tmp_path: Path) -> Path:
     """A copy of the sources with the page's changes in it."""
-    left_out = shutil.ignore_patterns("reference", "__pycache__")
-    for folder in (*LINKED, "wanbed"):
-        shutil.copytree(ROOT / folder, tmp_path / folder, symlinks=True, ignore=left_out)
+    copied_sources(tmp_path)
     for diff in DIFFS:
         subprocess.run(["git", "apply", "--recount"], cwd=tmp_path, input=diff, text=True, check=True)
     return tmp_path

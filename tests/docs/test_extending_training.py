@@ -1,88 +1,90 @@
-"""The kind of training that docs/extending.md adds is resolved and simulated."""
+"""The kind of training that docs/extending.md adds runs in a simulation and on hosts."""
 
-import importlib
+import json
+import os
+import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 
-from tests.docs.pages import DOCS, blocks
-from wanbed.ground.errors import InputError
-from wanbed.runner import trainings
-from wanbed.runner.planner.experiment_file import parse_experiment
-from wanbed.runner.resolve.experiment import Experiment
-from wanbed.runner.simulated_runs.simulated_trial import SimulatedTrial, simulated_record
-from wanbed.runner.simulator.variant_simulation import simulate_variant
-from wanbed.runner.trainings import registry
+from tests.docs.pages import DOCS, blocks, copied_sources
+from wanbed import results
+from wanbed.results.reading.run import Run
 
-FOLDER = "wanbed.runner.trainings.alone"
+ITERATIONS, SIZE_BYTES, LATENCY_NS = 4, 65_536, 20_000_000
 
-
-@pytest.fixture
-def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
-    """The module of the page's variant, which is registered as the page does it."""
-    *layers, registration = blocks(DOCS / "extending.md", "python", "A kind of training")
-    (tmp_path / "alone").mkdir()
-    (tmp_path / "alone" / "__init__.py").touch()
-    for text in layers:
-        first = text.splitlines()[0].removeprefix("# ")
-        assert first.startswith("runner/trainings/alone/")
-        (tmp_path / "alone" / Path(first).name).write_text(text, encoding="utf-8")
-    monkeypatch.setattr(trainings, "__path__", [*trainings.__path__, str(tmp_path)])
-    trainings_before = dict(registry.TRAININGS)
-    exec(registration, vars(registry))  # noqa: S102 - the page's own line
-    yield importlib.import_module(f"{FOLDER}.resolution")
-    registry.TRAININGS.clear()
-    registry.TRAININGS.update(trainings_before)
-    for name in [name for name in sys.modules if name.startswith(FOLDER)]:
-        del sys.modules[name]
+EXPERIMENT: dict[str, Any] = {
+    "topology": {
+        "datacenters": [{"name": "east", "hosts": 2}, {"name": "west", "hosts": 2}],
+        "wan": {"latency": "20ms", "rate": "100Mbit"},
+    },
+    "compute": {"forward": "10ms", "backward": "20ms", "activation": "1MiB"},
+    "training": {"microbatches": 4, "iterations": ITERATIONS, "warmup": 1},
+    "dilation": 1,
+    "variants": [{"name": "counter", "schedule": "counter", "options": {"size_bytes": SIZE_BYTES}}],
+}
 
 
-def experiment(**changes: Any) -> Experiment:
-    document = {
-        "engine": "simulate",
-        "topology": {
-            "datacenters": [{"name": "east", "hosts": 2}, {"name": "west", "hosts": 2}],
-            "wan": {"latency": "20ms", "rate": "100Mbit"},
-        },
-        "compute": {"forward": "10ms", "backward": "20ms", "activation": "1MiB"},
-        "training": {"microbatches": 4, "iterations": 3},
-        "variants": [{"name": "alone", "schedule": "alone"}, {"name": "gpipe", "schedule": "gpipe"}],
-        **changes,
-    }
-    return parse_experiment(document, "exp.yaml", Path())
+@pytest.fixture(scope="module")
+def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the sources with the page's folder and its line in the registry."""
+    sources = copied_sources(tmp_path_factory.mktemp("extended"))
+    (sources / "runner/trainings/counter").mkdir()
+    (sources / "runner/trainings/counter/__init__.py").touch()
+    *modules, line = blocks(DOCS / "extending.md", "python", "A kind of training")
+    for text in modules:
+        place = sources / text.splitlines()[0].removeprefix("# ")
+        assert place.parent == sources / "runner/trainings/counter"
+        place.write_text(text, encoding="utf-8")
+    assert line.startswith("# runner/trainings/registry.py\n")
+    with (sources / "runner/trainings/registry.py").open("a", encoding="utf-8") as registry:
+        registry.write(line)
+    return sources
 
 
-def test_every_gpu_computes_all_microbatches_and_nothing_is_sent(page: ModuleType) -> None:
-    (point,) = experiment().points()
-    alone, pipeline = point.variants
-    assert isinstance(alone, page.AloneVariant)
-    simulation = simulate_variant(point.topology, alone, 3)
-    assert simulation.iteration_time_ns(1) == 4 * 30_000_000
-    assert simulation.utilization(4, 1) == 1
-    assert simulate_variant(point.topology, pipeline, 3).iteration_time_ns(1) > 4 * 30_000_000
+def wanbed(extended: Path, home: Path, *arguments: str, **changes: Any) -> "subprocess.CompletedProcess[str]":
+    """Call the extended wanbed in ``home``, where the experiment is."""
+    (home / "experiment.yaml").write_text(json.dumps({**EXPERIMENT, **changes}), encoding="utf-8")
+    command = [sys.executable, "-m", "wanbed", *arguments]
+    environment = {**os.environ, "PYTHONPATH": str(extended)}
+    return subprocess.run(command, cwd=home, env=environment, capture_output=True, text=True, check=False)
 
 
-def test_a_trial_of_it_is_kept_and_trains_on_no_tokens_that_are_known(page: ModuleType) -> None:
-    (point,) = experiment(model="gpt-tiny").points()
-    records = [simulated_record(SimulatedTrial.of(trial, point), simulate_variant) for trial in point.trials()]
-    assert [record.facts["tokens_per_iteration"] for record in records] == [None, 4 * 128]
+def run_of(done: "subprocess.CompletedProcess[str]", home: Path) -> Run:
+    # A run on a machine that does something else meanwhile is marked, and the command says so by its status.
+    assert done.stdout, done.stderr
+    return results.load(home / json.loads(done.stdout)["run"])
+
+
+@pytest.mark.parametrize("engine", [("simulate",), ("run", "--substrate", "relay")], ids=["simulated", "relayed"])
+def test_a_counter_crosses_the_wan_and_comes_back(extended: Path, tmp_path: Path, engine: tuple[str, ...]) -> None:
+    command, *options = engine
+    done = wanbed(extended, tmp_path, command, "experiment.yaml", "--json", *options)
+    spans = run_of(done, tmp_path).spans
+    for kind in ("send", "receive"):
+        found = spans[spans["kind"] == kind]
+        assert [*found["size_bytes"]] == [SIZE_BYTES] * 2 * ITERATIONS
+    ends_ns = spans.groupby("iteration")["end_ns"].max()
+    assert all(ends_ns.diff().dropna() > 2 * LATENCY_NS)
 
 
 @pytest.mark.parametrize(
     ("changes", "refusal"),
     [
-        ({"variants": [{"name": "a", "schedule": "alone", "options": {"x": 1}}]}, "options: alone takes none"),
         (
-            {"background": [{"name": "b", "from": "east", "to": "west"}]},
-            "background runs beside trainings",
+            {"variants": [{"name": "a", "schedule": "counter", "options": {"size_bytes": "x"}}]},
+            "options: give a counter",
         ),
+        ({"background": [{"name": "b", "from": "east", "to": "west"}]}, "background runs beside trainings"),
+        ({"training": {"optimizer_waits": "all stages"}}, "optimizer_waits: all stages, but counter has no stages"),
+        ({"variants": [{"name": "a", "schedule": "countr"}]}, "counter"),
     ],
 )
-def test_what_does_not_go_with_it_is_refused(page: ModuleType, changes: dict[str, Any], refusal: str) -> None:
-    assert page.AloneVariant
-    with pytest.raises(InputError, match=refusal):
-        experiment(**changes)
+def test_what_does_not_go_with_it_is_refused(
+    extended: Path, tmp_path: Path, changes: dict[str, Any], refusal: str
+) -> None:
+    done = wanbed(extended, tmp_path, "simulate", "experiment.yaml", **changes)
+    assert done.returncode != 0
+    assert refusal in done.stderr

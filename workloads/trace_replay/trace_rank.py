@@ -5,23 +5,16 @@ over the transport of training. There is no barrier: the next iteration begins w
 The exit status is 0 if all iterations are done; otherwise 1, with one line on stderr.
 """
 
-import os
 import sys
 import time
-from pathlib import Path
-from queue import Empty, SimpleQueue
+from queue import Empty
 
-from wanbed.results.records.span_log import NO_MICROBATCH, Span, SpanLog, SpanLogHeader, between_ranks
-from wanbed.workloads.host_process import die_with_parent, print_line, run_configured, wake_precisely
-from wanbed.workloads.start_gate import wait_at_gate
+from wanbed.results.records.span_log import NO_MICROBATCH, Span, between_ranks
+from wanbed.workloads.connected_rank import ConnectedRank, end_process, run_connected
 from wanbed.workloads.trace_replay.replayed_trace import RankGraph, RankProgress, RingCollective, TraceNode, WorkKind
-from wanbed.workloads.trace_replay.trace_rank_config import TraceRankConfig, read_trace_rank_config
-from wanbed.workloads.transport.event import Closed, Event, Failed, Received, SegmentsSent, Sent
-from wanbed.workloads.transport.peer import TransportError
-from wanbed.workloads.transport.receive_buffers import BufferPool
-from wanbed.workloads.transport.rendezvous import Rendezvous
+from wanbed.workloads.trace_replay.trace_rank_config import TraceRankConfig
+from wanbed.workloads.transport.event import Event, Received, SegmentsSent, Sent
 from wanbed.workloads.transport.ring_sum import RingAllReduce
-from wanbed.workloads.transport.striped_transport import StripedTransport
 
 _PROCESSORS = (WorkKind.GPU, WorkKind.CPU)
 
@@ -32,18 +25,10 @@ class TraceRank:
     The transport must be blank: no payload is read.
     """
 
-    def __init__(
-        self, config: TraceRankConfig, transport: StripedTransport, events: "SimpleQueue[Event]", pool: BufferPool
-    ) -> None:
+    def __init__(self, config: TraceRankConfig, connected: ConnectedRank) -> None:
         self._config = config
-        self._transport = transport
-        self._events = events
-        self._pool = pool
-        self._ring = RingAllReduce(config.links, transport) if config.links.rings else None
-        self._log = SpanLog(
-            Path(config.span_log),
-            SpanLogHeader(config.rank, config.host, config.datacenter, config.gpu, 0, config.rank),
-        )
+        self._connected = connected
+        self._ring = RingAllReduce(config.links, connected.transport) if config.links.rings else None
         self._graph = RankGraph(config.nodes)
         self._progress = RankProgress(self._graph)
         self._sends = {
@@ -56,7 +41,6 @@ class TraceRank:
         self._computing: dict[WorkKind, tuple[int, int]] = {}
         self._joined: tuple[int, int] | None = None
         self._payloads: dict[int, memoryview] = {}
-        self._closed = False
 
     def run(self) -> None:
         """Replay every iteration, then shut the transport down. Raise TransportError."""
@@ -71,18 +55,15 @@ class TraceRank:
                 self._begin_ready()
                 if not self._progress.complete:
                     self._wait()
-            self._log.flush()
-        self._transport.close()
-        while not self._closed:
-            self._handle(self._events.get())
-        self._log.complete()
+            self._connected.log.flush()
+        self._connected.close(self._handle)
 
     def _begin_ready(self) -> None:
         progress, nodes = self._progress, self._graph.nodes
         while (position := progress.next_of(WorkKind.SEND)) is not None:
             node = nodes[position]
             payload = self._payload(node.size_bytes)
-            self._transport.send_message(node.peer, self._iteration, node.number, payload)
+            self._connected.transport.send_message(node.peer, self._iteration, node.number, payload)
         if self._joined is None and (position := progress.next_of(WorkKind.COLLECTIVE)) is not None:
             assert self._ring is not None
             node = nodes[position]
@@ -102,41 +83,37 @@ class TraceRank:
                 continue
             del self._computing[processor]
             if processor is WorkKind.GPU:
-                self._record(Span(node.span, self._iteration, node.microbatch, start_ns, now_ns))
+                self._connected.record(Span(node.span, self._iteration, node.microbatch, start_ns, now_ns))
             self._progress.ended(position)
 
     def _wait(self) -> None:
         """Wait for an event, or for the end of a computation, and handle the event."""
         ends = [start_ns + self._graph.nodes[position].duration_ns for position, start_ns in self._computing.values()]
         if not ends:
-            self._handle(self._events.get())
+            self._handle(self._connected.next_event())
             return
         left_ns = min(ends) - time.monotonic_ns()
         if left_ns > 0:
             try:
-                self._handle(self._events.get(timeout=left_ns / 1e9))
+                self._handle(self._connected.next_event(left_ns / 1e9))
             except Empty:
                 return
 
     def _handle_all(self) -> None:
         while True:
             try:
-                event = self._events.get_nowait()
+                event = self._connected.next_event(0)
             except Empty:
                 return
             self._handle(event)
 
     def _handle(self, event: Event) -> None:
         match event:
-            case Failed(error):
-                raise error
-            case Closed():
-                self._closed = True
             case SegmentsSent():
                 assert self._joined is not None
                 (position, start_ns), self._joined = self._joined, None
                 times_ns, node = (start_ns, time.monotonic_ns()), self._graph.nodes[position]
-                self._record(Span(node.span, self._iteration, NO_MICROBATCH, *times_ns, node.size_bytes))
+                self._connected.record(Span(node.span, self._iteration, NO_MICROBATCH, *times_ns, node.size_bytes))
                 self._progress.ended(position)
             case Sent():
                 position = self._sends[event.peer.rank, event.message.microbatch]
@@ -153,7 +130,7 @@ class TraceRank:
     def _payload(self, size_bytes: int) -> memoryview:
         """Return unwritten memory, the same for every message of that size."""
         if size_bytes not in self._payloads:
-            self._payloads[size_bytes] = self._pool.take(size_bytes)
+            self._payloads[size_bytes] = self._connected.pool.take(size_bytes)
         return self._payloads[size_bytes]
 
     def _record_transfer(self, kind: str, event: Sent | Received, node: TraceNode) -> None:
@@ -161,55 +138,22 @@ class TraceRank:
         ends = (own, other) if kind == "send" else (other, own)
         times_ns, tensor = (event.start_ns, event.end_ns), node.tensor or between_ranks(*ends)
         peer = event.peer.host
-        self._record(Span(kind, event.iteration, node.microbatch, *times_ns, event.transfer_bytes, peer, tensor))
-
-    def _record(self, span: Span) -> None:
-        epoch_ns = self._config.epoch_ns
-        self._log.record(span._replace(start_ns=span.start_ns - epoch_ns, end_ns=span.end_ns - epoch_ns))
-
-
-def run_trace_rank(config: TraceRankConfig) -> None:
-    """Run the rank of ``config`` in this process. Raise the error that ends it, one line with the cause."""
-    if config.parent_pid is not None:
-        die_with_parent(config.parent_pid)
-    wake_precisely()
-    rendezvous = Rendezvous.configured(config.rendezvous, config.links, lambda note: print_line(_name(config), note))
-    sockets = rendezvous.rendezvous(config.rendezvous.timeout_ns)
-    pool = BufferPool()
-    events: SimpleQueue[Event] = SimpleQueue()
-
-    def report(event: Event) -> None:
-        if isinstance(event, Received):
-            pool.give_back(event.payload)
-        events.put(event)
-
-    transport = StripedTransport(config.links, sockets, pool, report, blank=True)
-    transport.start()
-    rank = TraceRank(config, transport, events, pool)
-    if config.start_gate is not None:
-        wait_at_gate(Path(config.start_gate))
-    rank.run()
+        self._connected.record(
+            Span(kind, event.iteration, node.microbatch, *times_ns, event.transfer_bytes, peer, tensor)
+        )
 
 
 def main(arguments: list[str]) -> int:
     """Run the rank configured by the file named on the command line. Return the exit status."""
-    return run_configured(
+    return run_connected(
         arguments,
-        module="wanbed.workloads.trace_replay.trace_rank",
+        "wanbed.workloads.trace_replay.trace_rank",
+        TraceRankConfig,
+        lambda config, connected: TraceRank(config, connected).run(),
         name="wanbed trace rank",
-        read=read_trace_rank_config,
-        run=run_trace_rank,
-        faults=(TransportError,),
-        named=_name,
+        blank=True,
     )
 
 
-def _name(config: TraceRankConfig) -> str:
-    return f"wanbed trace rank {config.rank} ({config.host})"
-
-
 if __name__ == "__main__":
-    status = main(sys.argv[1:])
-    if status:
-        # The transport's thread may be waiting for a lost peer. A normal exit would wait for it.
-        os._exit(status)
+    end_process(main(sys.argv[1:]))

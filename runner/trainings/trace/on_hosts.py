@@ -1,18 +1,19 @@
 """Replay a trace on hosts: one process a rank, each with its part of the trace."""
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from wanbed.runner.emulation.rank_configs import SharedConfig, peer_of, rendezvous_of
+from wanbed.runner.emulation.rank_configs import SharedConfig, connected_config, message_links
 from wanbed.runner.emulation.rank_processes import train_ranks
 from wanbed.runner.emulation.running_trial import Ended, RunningTrial
 from wanbed.runner.resolve.dilation import dilated_ns
 from wanbed.runner.resolve.experiment import SweepPoint
 from wanbed.runner.resolve.placement import Pair, StagePlace
 from wanbed.runner.trainings.trace.resolution import TraceVariant
-from wanbed.workloads.trace_replay.replayed_trace import ReplayedTrace, WorkKind
+from wanbed.workloads.trace_replay.replayed_trace import ReplayedTrace, TraceNode, WorkKind
 from wanbed.workloads.trace_replay.trace_rank_config import TraceRankConfig
-from wanbed.workloads.transport.links_config import ExchangeConfig, LinksConfig, RingConfig
+from wanbed.workloads.transport.links_config import LinksConfig, RingConfig
 
 RANK = "wanbed.workloads.trace_replay.trace_rank"
 
@@ -26,45 +27,19 @@ def train(trial: RunningTrial, begin: Callable[[], None], look: Callable[[], Non
 
 
 def _config(point: SweepPoint, variant: TraceVariant, setting: SharedConfig, place: StagePlace) -> TraceRankConfig:
-    rank, trace = variant.placement.rank(place), variant.trace
-    nodes = tuple(
-        replace(node, duration_ns=dilated_ns(node.duration_ns, setting.dilation)) for node in trace.ranks[rank]
-    )
-    return TraceRankConfig(
-        rank=rank,
-        host=place.host.name,
-        datacenter=place.datacenter,
-        gpu=place.gpu,
-        nodes=nodes,
-        iterations=point.spec.training.iterations,
-        links=_links(point, variant, setting, place),
-        rendezvous=rendezvous_of(point, setting, place, rank),
-        span_log=str(setting.span_log(rank)),
-        epoch_ns=setting.epoch_ns,
-        parent_pid=setting.parent_pid,
-        start_gate=str(setting.start_gate),
-    )
+    own = variant.trace.ranks[variant.placement.rank(place)]
+    nodes = tuple(replace(node, duration_ns=dilated_ns(node.duration_ns, setting.dilation)) for node in own)
+    connected = connected_config(point, variant, setting, place, _links(point, variant, setting, place))
+    return TraceRankConfig(**vars(connected), nodes=nodes)
 
 
 def _links(point: SweepPoint, variant: TraceVariant, setting: SharedConfig, place: StagePlace) -> LinksConfig:
-    rank_of, trace = variant.placement.rank, variant.trace
-    rank = rank_of(place)
+    own = variant.trace.ranks[variant.placement.rank(place)]
     ring = next((ring for ring in variant.rings if any(place == one for one, _ in ring)), ())
-    collectives = sum(node.kind is WorkKind.COLLECTIVE for node in trace.ranks[rank])
-    peers = sorted({peer for pair in trace.pairs if rank in pair for peer in pair} - {rank})
-    return LinksConfig(
-        rank=rank,
-        pipeline=place.pipeline,
-        stage=place.stage,
-        peers=tuple(peer_of(point, variant, setting, place, pair) for pair in variant.pairs if place in pair),
-        previous=None,
-        following=None,
-        rings=_rings(variant, setting, ring),
-        microbatches=1,
-        iterations=point.spec.training.iterations * max(collectives, 1),
-        window_bytes=None if setting.models_tcp else variant.tcp.window_bytes,
-        exchanges=tuple(_exchange(variant, trace, setting, place, peer) for peer in peers),
-    )
+    collectives = sum(node.kind is WorkKind.COLLECTIVE for node in own)
+    links = message_links(point, variant, setting, place, _sizes(variant.trace))
+    iterations = links.iterations * max(collectives, 1)
+    return replace(links, rings=_rings(variant, setting, ring), iterations=iterations)
 
 
 def _rings(variant: TraceVariant, setting: SharedConfig, pairs: Sequence[Pair]) -> tuple[RingConfig, ...]:
@@ -74,22 +49,15 @@ def _rings(variant: TraceVariant, setting: SharedConfig, pairs: Sequence[Pair]) 
     return (RingConfig(tuple(variant.placement.rank(one) for one, _ in pairs), connections),)
 
 
-def _exchange(
-    variant: TraceVariant, trace: ReplayedTrace, setting: SharedConfig, place: StagePlace, peer: int
-) -> ExchangeConfig:
-    rank = variant.placement.rank(place)
-    return ExchangeConfig(
-        peer,
-        _sizes(trace, rank, peer),
-        _sizes(trace, peer, rank),
-        _connections(setting, place, variant.placement.places[peer]),
-    )
-
-
-def _sizes(trace: ReplayedTrace, sender: int, receiver: int) -> tuple[int, ...]:
+def _sizes(trace: ReplayedTrace) -> dict[tuple[int, int], tuple[int, ...]]:
     """Return the sizes of all messages from one rank to another, by their numbers."""
-    sends = [node for node in trace.ranks[sender] if node.kind is WorkKind.SEND and node.peer == receiver]
-    return tuple(node.size_bytes for node in sorted(sends, key=lambda node: node.number))
+    sends: dict[tuple[int, int], list[TraceNode]] = defaultdict(list)
+    for rank, nodes in enumerate(trace.ranks):
+        for node in nodes:
+            if node.kind is WorkKind.SEND:
+                sends[rank, node.peer].append(node)
+    by_number = {ranks: sorted(found, key=lambda node: node.number) for ranks, found in sends.items()}
+    return {ranks: tuple(node.size_bytes for node in found) for ranks, found in by_number.items()}
 
 
 def _connections(setting: SharedConfig, one: StagePlace, other: StagePlace) -> int:

@@ -17,8 +17,9 @@ import numpy as np
 
 from wanbed.results.records.span_columns import TraceSpanColumns
 from wanbed.results.records.span_log import ACTIVATION, GRADIENT, NO_MICROBATCH
+from wanbed.runner.simulator.channels.messages import Messages
 from wanbed.runner.simulator.channels.network import Ends, Network
-from wanbed.runner.simulator.channels.transfers import Arrived, OwnTransfers
+from wanbed.runner.simulator.channels.transfers import Arrived
 from wanbed.runner.simulator.channels.wan_traffic import Crossing, wan_traffic
 from wanbed.runner.simulator.deadlock import SimulationError
 from wanbed.runner.simulator.event_queue import EventQueue
@@ -30,7 +31,6 @@ from wanbed.runner.simulator.simulated_spans import ordered_spans, span_order
 from wanbed.runner.simulator.simulation import KIND_CODES, NO_PEER, Simulation
 from wanbed.runner.simulator.training import PULSE_INSTANTS, Pulse
 from wanbed.runner.trainings.trace.resolution import TraceVariant
-from wanbed.testbed.network.flow_model.striping import Striping
 from wanbed.workloads.trace_replay.replayed_trace import (
     RankGraph,
     RankProgress,
@@ -39,7 +39,6 @@ from wanbed.workloads.trace_replay.replayed_trace import (
     TraceNode,
     WorkKind,
 )
-from wanbed.workloads.transport.frame import HEADER_BYTES, Cutting
 
 
 class TraceNetwork:
@@ -66,7 +65,7 @@ class TraceNetwork:
                 ends = variant.rings[group]
                 alone = all(wanted[pair] == 1 for pair in ends)
                 self._rings[group, collective] = self._ring(ends, collective, alone=alone)
-        self._transfers: dict[tuple[Ends, int], OwnTransfers] = {}
+        self._messages = Messages(network, self._channels)
 
     def _wanted(self, variant: TraceVariant) -> Counter[Ends]:
         """Return the ends of all channels, each with the number of its users: messages count as one, each ring too."""
@@ -91,16 +90,7 @@ class TraceNetwork:
 
     def send(self, now_ns: int, rank: int, node: TraceNode, arrived: Arrived) -> None:
         """Queue a message of ``rank``. ``arrived`` is called once all its times are known."""
-        ends = self._places[rank], self._places[node.peer]
-        transfers = self._transfers.get((ends, node.size_bytes))
-        if transfers is None:
-            connections = self._network.connections_between(ends)
-            cutting = Cutting(node.size_bytes, 1, connections)
-            frames = cutting.chunks * HEADER_BYTES if self._network.effects.headers else 0
-            striping = Striping(connections, cutting.chunks, cutting.largest_bytes) if connections > 1 else None
-            transfers = OwnTransfers(self._channels[ends], node.size_bytes + frames, striping)
-            self._transfers[ends, node.size_bytes] = transfers
-        transfers.offer(now_ns, 0, node.microbatch, arrived)
+        self._messages.send(now_ns, (self._places[rank], self._places[node.peer]), node.size_bytes, arrived)
 
     def join(self, now_ns: int, rank: int, node: TraceNode, iteration: int, done: Done) -> None:
         """Let ``rank`` join a collective of its group. ``done`` is called when its result is known."""

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from tests.support.workloads.loopback_ranks import LOOPBACK, MILLISECOND_NS, ROOT, free_ports, outcome
+from wanbed.ground.dataclass_json import read_config
 from wanbed.results.records.span_log import Span, read_span_log
 from wanbed.workloads.trace_replay.replayed_trace import TraceNode, WorkKind
-from wanbed.workloads.trace_replay.trace_rank_config import TraceRankConfig, read_trace_rank_config
+from wanbed.workloads.trace_replay.trace_rank_config import TraceRankConfig
 from wanbed.workloads.transport.links_config import ExchangeConfig, LinksConfig, RendezvousConfig, RingConfig
 from wanbed.workloads.transport.peer import Peer
 
@@ -113,7 +114,7 @@ def spans(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[tuple[Span,
     for config in written:
         path = folder / f"config-{config.rank}.json"
         config.write(path)
-        assert read_trace_rank_config(path) == config
+        assert read_config(TraceRankConfig, path) == config
         command = [sys.executable, "-m", "wanbed.workloads.trace_replay.trace_rank", str(path)]
         processes.append(subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True))
     try:

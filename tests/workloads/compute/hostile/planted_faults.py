@@ -260,6 +260,8 @@ def planted(fault: Fault) -> Iterator[None]:
         for name in code.co_qualname.split("."):
             found = inspect.getattr_static(found, name, None)
         if isinstance(found, FunctionType):
+            # A decorated function is the one inside.
+            found = inspect.unwrap(found)
             before.append((found, found.__code__))
             found.__code__ = code
     assert before

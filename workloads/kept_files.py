@@ -1,4 +1,4 @@
-"""What a rank keeps of the model that it trains: gradients, checkpoints, and weights for an evaluation.
+"""Keep files of the model that a rank trains: gradients, checkpoints, and weights for an evaluation.
 
 ::
 
@@ -130,7 +130,7 @@ def snapshot_file(folder: Path, done: int, pipeline: int, stage: int) -> Path:
 
 @dataclass(frozen=True)
 class KeptFilesConfig:
-    """What a rank keeps, each None for nothing. Only for a back end that trains.
+    """The files that a rank keeps, each None for none. Only for a back end that trains.
 
     - ``gradients``: the file for the last iteration's summed gradients.
     - ``checkpoints``: those that the rank writes and begins with. Only for a back end that saves its state.

@@ -84,7 +84,7 @@ class TrialIteration:
 
     @property
     def is_program(self) -> bool:
-        """Whether the ranks were processes of a user's program, which logs when its device was busy."""
+        """Tell whether the ranks were processes of a user's program, which logs when its device was busy."""
         return "program" in self.trial.facts
 
 

@@ -130,7 +130,7 @@ class WanUse:
 
 @dataclass(frozen=True)
 class Standing:
-    """How far figures can be trusted.
+    """The trust that figures deserve.
 
     ``not_modelled`` lists the configured settings that the simulation does not model, ``known_misses`` the kinds of
     simulations known to be off that it is of.

@@ -127,7 +127,7 @@ class WaysAround:
 
     @property
     def sentence(self) -> str:
-        """What went around, as a sentence without its full stop; "" if nothing did."""
+        """The bytes that went around, as a sentence without its full stop; "" if none did."""
         parts = [
             f"{source} to {destination} carried {carried / 1e6:.1f} MB of {sent / 1e6:.1f} MB that were sent"
             for source, destination, sent, carried in self.short[:1]

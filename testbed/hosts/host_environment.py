@@ -1,4 +1,4 @@
-"""What programs find on a host: files of /etc, the PATH, Python; and the programs that a machine needs for its hosts.
+"""Lay out a host for programs: files of /etc, the PATH, Python; and name those that a machine needs for its hosts.
 
 Without a name server of its own, a host would ask the machine's, which it does not reach: each look-up of an unknown
 name would then wait for seconds. So hosts ask themselves, where nothing listens and the kernel refuses at once.

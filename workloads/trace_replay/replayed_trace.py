@@ -21,14 +21,12 @@ ALL_GATHER: Final = "all_gather"
 
 REDUCE_SCATTER: Final = "reduce_scatter"
 
-_RING_COLLECTIVES: Final = (ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER)
-
 
 @dataclass(frozen=True)
 class RingCollective:
     """A collective of ``replicas`` ranks, each of which puts ``input_bytes`` into it.
 
-    ``kind`` is one of ``RING_COLLECTIVES``.
+    ``kind`` is ALL_REDUCE, ALL_GATHER or REDUCE_SCATTER.
     """
 
     kind: str

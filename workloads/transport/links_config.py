@@ -11,7 +11,7 @@ DEFAULT_RENDEZVOUS_TIMEOUT_NS = 8_000_000_000
 
 @dataclass(frozen=True)
 class RendezvousConfig:
-    """How one rank is connected to its peers. Durations are on the testbed's clock.
+    """The connections of one rank to its peers. Durations are on the testbed's clock.
 
     - ``listen_address``, ``listen_port``: where peers call it. Every socket of the rank is bound to that address. The
       port must be below the kernel's ephemeral range.

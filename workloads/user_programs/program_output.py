@@ -1,4 +1,4 @@
-"""What a user's program prints: save it up to a limit, and find in it iterations and the reason of a failure."""
+"""Save what a user's program prints, up to a limit, and find in it iterations and the reason of a failure."""
 
 import fcntl
 import os

@@ -191,7 +191,7 @@ def _number(text: str) -> float:
 Limits = Mapping[str, tuple[float | None, float | None]]
 
 _ROOM = 1.15
-"""By what factor a logarithmic axis reaches beyond the values."""
+"""The factor by which a logarithmic axis reaches beyond the values."""
 
 _FEW_POWERS = 5
 """Below this ratio of highest to lowest value, 1, 2, 5, 10 and so on would be too few ticks."""

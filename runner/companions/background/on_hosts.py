@@ -72,7 +72,7 @@ def _first_fault(testbed: RunningTestbed, group: ProcessGroup, field: str) -> Tr
     return TrialError(said or f"{field}: process {number} {how}, and without a word")
 
 
-SENDER, RECEIVER = (f"wanbed.workloads.background_flows.{_end}_process" for _end in ("sender", "receiver"))
+SENDER, RECEIVER = (f"wanbed.workloads.background_flows.{_side}_process" for _side in ("sender", "receiver"))
 
 PORT = 9_000
 """Below the kernel's ephemeral ports, and those of ranks and of prefill."""

@@ -214,7 +214,7 @@ class CongestionWindow:
 
     @property
     def is_initial(self) -> bool:
-        """Whether the window has its initial size, below which it is not halved."""
+        """Tell whether the window has its initial size, below which it is not halved."""
         return self.size_bytes <= self._initial
 
     def _judges(self, flown_bytes: int) -> bool:

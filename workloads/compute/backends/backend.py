@@ -42,7 +42,7 @@ class ComputedStage:
 
 @dataclass(frozen=True)
 class LearningConfig:
-    """What a back end trains, and by what.
+    """The model that a back end trains, and how it learns.
 
     - ``text``: the corpus or file that tokens are read from, None for synthetic tokens.
     - ``held_out``: what is not learnt from, None for nothing.

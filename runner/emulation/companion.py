@@ -5,6 +5,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Self
 
 from wanbed.results.records.run_store import TrialPart
+from wanbed.runner.companions.registry import companion_layers
 from wanbed.runner.emulation.rank_configs import SharedConfig
 from wanbed.runner.emulation.running_trial import RunningTrial, Trained
 
@@ -40,3 +41,9 @@ class Companion(ABC):
     @abstractmethod
     def left(self, trained: Trained) -> TrialPart:
         """Return what is kept of it in the trial's record. The training has left ``trained``; hosts are still up."""
+
+
+def companions_of(trial: RunningTrial) -> list[Companion]:
+    """Return the companions of a trial. The first one starts first and ends last."""
+    kinds = [layer.COMPANION for layer in companion_layers("on_hosts") if hasattr(layer, "COMPANION")]
+    return [companion for kind in kinds if (companion := kind.of(trial)) is not None]

@@ -10,8 +10,7 @@ from typing import Any
 
 from wanbed.results.records.run_store import TrialPart, TrialRecord
 from wanbed.results.records.span_log import SpanLogContents
-from wanbed.runner.emulation.companion import Companion
-from wanbed.runner.emulation.companions import COMPANIONS
+from wanbed.runner.emulation.companion import Companion, companions_of
 from wanbed.runner.emulation.rank_configs import SharedConfig
 from wanbed.runner.emulation.running_trial import RunningTrial, Trained, TrialSpec, begun_trial
 from wanbed.runner.emulation.time_line import on_time_line
@@ -33,7 +32,7 @@ def run_trial(testbed: RunningTestbed, spec: TrialSpec, meanwhile: Callable[[], 
     """
     with _folder_of_trial(testbed) as folder:
         trial = begun_trial(testbed, spec, folder)
-        companions = [companion for kind in COMPANIONS if (companion := kind.of(trial)) is not None]
+        companions = companions_of(trial)
         for companion in companions:
             trial = replace(trial, setting=companion.joined(trial.setting))
         with ExitStack() as during:

@@ -14,6 +14,7 @@ from wanbed.runner.companions.background.resolution import resolve_background
 from wanbed.runner.companions.faults.resolution import FaultPlan, resolve_faults
 from wanbed.runner.companions.link_changes.resolution import check_changing_links_train
 from wanbed.runner.companions.losses.resolution import check_learning, resolve_text
+from wanbed.runner.companions.registry import COMPANIONS, companion_layer
 from wanbed.runner.experiment.experiment_document import ExperimentDocument
 from wanbed.runner.experiment.experiment_spec import ExperimentSpec
 from wanbed.runner.experiment.sweep import MAX_TRIALS, SweepPointSpec, sweep_point_specs
@@ -273,6 +274,10 @@ def _resolve_point(point: SweepPointSpec, directory: Path, choose: Choose, *, tr
     variants = resolve_variants(spec, point.topology, directory, choose, point.values)
     check_engine(spec, point.topology, variants)
     check_learning(spec, variants)
+    for companion in COMPANIONS:
+        layer = companion_layer(companion, "resolution") if getattr(spec, companion, None) else None
+        if layer is not None and hasattr(layer, "check"):
+            layer.check(point, variants)
     faults = resolve_faults(point, variants, directory, choose)
     if trains and (background := resolve_background(point, variants)):
         variants = tuple(replace(variant, background=background) for variant in variants)

@@ -12,6 +12,7 @@ from typing import Any
 from wanbed.ground.impairments import IMPAIRMENTS, NOT_SIMULATED, Impairment
 from wanbed.ground.units import format_fraction
 from wanbed.results.reading.not_modelled import NotModelled, gathered
+from wanbed.runner.companions.registry import COMPANIONS, has_layer
 from wanbed.runner.experiment.experiment_spec import ExperimentSpec
 from wanbed.runner.experiment.quantities import AUTO
 from wanbed.runner.experiment.sweep import SweepPointSpec
@@ -147,6 +148,9 @@ def _of_variant(spec: ExperimentSpec, topology: Topology, variant: VariantSpec) 
         yield NotModelled("transport.all_reduce", transport.all_reduce, variants=names)
     if not transport.overlap and _takes_early(spec, topology, transport):
         yield NotModelled("transport.overlap", "false with windows beyond what the links hold", variants=names)
+    for companion in COMPANIONS:
+        if getattr(spec, companion, None) and not has_layer(companion, "record"):
+            yield NotModelled(companion, "beside training", variants=names)
     sharing = spec.compute.sharing or 1
     if sharing > 1:
         yield NotModelled("compute.sharing", str(sharing), variants=names)

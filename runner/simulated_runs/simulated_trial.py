@@ -1,18 +1,14 @@
 """Run one trial of the engine ``simulate``: simulate a variant and return the record that a run's store keeps."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from wanbed.results.records.run_store import TrialPart, TrialRecord, write_trial
+from wanbed.results.records.run_store import TrialRecord, write_trial
 from wanbed.results.records.span_log import SpanLogHeader
 from wanbed.results.records.trial_columns import TrialSpans
 from wanbed.results.records.trial_id import TrialId
-from wanbed.runner.companions.background.record import simulated_background
-from wanbed.runner.companions.faults.simulation import simulated_faults
-from wanbed.runner.companions.link_changes.simulation import simulated_link_changes
-from wanbed.runner.companions.prefill.record import simulated_prefill
-from wanbed.runner.companions.telemetry.simulation import simulated_telemetry
+from wanbed.runner.companions.registry import companion_layers
 from wanbed.runner.known_misses import known_miss_facts
 from wanbed.runner.resolve.experiment import SweepPoint
 from wanbed.runner.resolve.packet_draws import draws_packets
@@ -20,18 +16,9 @@ from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 from wanbed.runner.runs.faults import TrialError
 from wanbed.runner.runs.trial_facts import TrialCourse, trial_facts
 from wanbed.runner.simulator.deadlock import SimulationError
-from wanbed.runner.simulator.simulation import Simulate, Simulation
+from wanbed.runner.simulator.simulation import Simulate
 from wanbed.runner.tcp.effects import effects_of
 from wanbed.testbed.network.topology import Topology
-
-COMPANIONS: tuple[Callable[[Topology, ResolvedVariant, Simulation], TrialPart], ...] = (
-    simulated_telemetry,
-    simulated_faults,
-    simulated_prefill,
-    simulated_link_changes,
-    simulated_background,
-)
-"""The part of the record that each companion of a training leaves."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +77,7 @@ def simulated_record(trial: SimulatedTrial, simulate: Simulate) -> TrialRecord:
     """Simulate a trial, and gather what is kept. Raises SimulationError."""
     variant, effects = trial.variant, effects_of(trial.variant.transport)
     simulation = simulate(trial.topology, variant, trial.iterations, effects=effects)
-    parts = [left(trial.topology, variant, simulation) for left in COMPANIONS]
+    parts = [layer.simulated(trial.topology, variant, simulation) for layer in companion_layers("record")]
     owners = [
         SpanLogHeader(rank, place.host.name, place.datacenter, place.gpu, place.pipeline, place.stage)
         for rank, place in enumerate(variant.placement.places)

@@ -1,8 +1,14 @@
 """The fenced blocks of the documentation's pages, for tests that run what a page shows."""
 
+import json
+import os
 import re
 import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from tests.test_import_directions import LINKED
 
@@ -24,3 +30,13 @@ def copied_sources(folder: Path) -> Path:
     for each in (*LINKED, "wanbed"):
         shutil.copytree(DOCS.parent / each, folder / each, symlinks=True, ignore=left_out)
     return folder
+
+
+def extended_wanbed(
+    sources: Path, folder: Path, experiment: Mapping[str, Any], *arguments: str
+) -> "subprocess.CompletedProcess[str]":
+    """Call the wanbed of these sources in the folder, where the experiment is ``experiment.yaml``."""
+    (folder / "experiment.yaml").write_text(json.dumps(experiment), encoding="utf-8")
+    command = [sys.executable, "-m", "wanbed", *arguments]
+    environment = {**os.environ, "PYTHONPATH": str(sources)}
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)

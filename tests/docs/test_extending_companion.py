@@ -1,66 +1,75 @@
-"""The companion that docs/extending.md adds pings while a training runs."""
+"""The companion that docs/extending.md adds keeps processors of hosts busy while a training runs."""
 
-import importlib
+import json
 import subprocess
-import sys
-import time
-from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
-from tests.docs.pages import DOCS, blocks
-from wanbed.runner import companions as features
-from wanbed.runner.emulation import companions
-from wanbed.runner.emulation.companion import Companion
-from wanbed.runner.emulation.running_trial import RunningTrial, Trained
+from tests.docs.pages import DOCS, blocks, copied_sources, extended_wanbed
+from wanbed import results
 
-Registry = tuple[type[Companion], ...]
-
-
-@pytest.fixture
-def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[ModuleType, Registry]]:
-    """The module that the page adds, and the registry as the page leaves it."""
-    module_text, registry_text = blocks(DOCS / "extending.md", "python", "A companion of a training")
-    assert module_text.startswith("# runner/companions/ping/on_hosts.py\n")
-    (tmp_path / "ping").mkdir()
-    (tmp_path / "ping" / "__init__.py").touch()
-    (tmp_path / "ping" / "on_hosts.py").write_text(module_text, encoding="utf-8")
-    monkeypatch.setattr(features, "__path__", [*features.__path__, str(tmp_path)])
-    module = importlib.import_module("wanbed.runner.companions.ping.on_hosts")
-    names = dict(vars(companions))
-    exec(registry_text, names)  # noqa: S102 - the page's own line
-    yield module, names["COMPANIONS"]
-    for name in ("wanbed.runner.companions.ping.on_hosts", "wanbed.runner.companions.ping"):
-        del sys.modules[name]
+EXPERIMENT: dict[str, Any] = {
+    "topology": {
+        "datacenters": [{"name": "east", "hosts": 1}, {"name": "west", "hosts": 1}],
+        "wan": {"latency": "5ms", "rate": "100Mbit"},
+    },
+    "compute": {"forward": "10ms", "backward": "20ms", "activation": "64KiB"},
+    "training": {"microbatches": 4, "iterations": 3, "warmup": 1},
+    "dilation": 1,
+    "cpu_hog": [{"host": "west-0"}],
+}
 
 
-def trial(datacenters: int, dilation: float = 1.0) -> RunningTrial:
-    """A trial whose hosts are all this machine."""
-    hosts = [SimpleNamespace(hosts=[SimpleNamespace(name=f"host-{number}")]) for number in range(datacenters)]
-    setting = SimpleNamespace(addresses=SimpleNamespace(address_from=lambda *_: "127.0.0.1"), dilation=dilation)
-    testbed = SimpleNamespace(spawn=lambda _, argv, **popen: subprocess.Popen(argv, **popen))
-    point = SimpleNamespace(topology=SimpleNamespace(datacenters=hosts))
-    return cast("RunningTrial", SimpleNamespace(testbed=testbed, setting=setting, point=point))
+@pytest.fixture(scope="module")
+def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the sources with the page's folder, its line in the registry, and its field of the experiment file."""
+    sources = copied_sources(tmp_path_factory.mktemp("extended"))
+    folder = sources / "runner/companions/cpu_hog"
+    folder.mkdir()
+    (folder / "__init__.py").touch()
+    *modules, line = blocks(DOCS / "extending.md", "python", "A companion of a training")
+    for text in modules:
+        place = sources / text.splitlines()[0].removeprefix("# ")
+        assert place.parent == folder
+        place.write_text(text, encoding="utf-8")
+    assert line.startswith("# runner/companions/registry.py\n")
+    with (sources / "runner/companions/registry.py").open("a", encoding="utf-8") as registry:
+        registry.write(line)
+    (field,) = blocks(DOCS / "extending.md", "diff", "A companion of a training")
+    subprocess.run(["git", "apply", "--recount", "--unidiff-zero"], cwd=sources, input=field, text=True, check=True)
+    return sources
 
 
-def test_the_registry_has_one_more_entry(page: tuple[ModuleType, Registry]) -> None:
-    module, registry = page
-    assert registry == (*companions.COMPANIONS, module.Ping)
+def test_a_hog_computes_beside_a_training(extended: Path, tmp_path: Path) -> None:
+    done = extended_wanbed(extended, tmp_path, EXPERIMENT, "run", "experiment.yaml", "--json", "--substrate", "relay")
+    # A machine that does something else meanwhile is marked as saturated, and a hog is meant to be in the way.
+    assert done.stdout, done.stderr
+    (trial,) = results.load(tmp_path / json.loads(done.stdout)["run"]).trials
+    (taken_s,) = trial.facts["cpu_hog_s"]
+    assert taken_s > 0
 
 
-def test_it_pings_beside_a_training_and_a_trial_without_a_wan_has_none(page: tuple[ModuleType, Registry]) -> None:
-    module, _ = page
-    assert module.Ping.of(trial(1)) is None
-    with ExitStack() as during:
-        ping: Any = module.Ping.of(trial(2, dilation=2.0))
-        during.enter_context(ping.during())
-        ping.begin()
-        time.sleep(0.5)
-        ping.look()
-    trips_ms = ping.left(Trained([])).facts["ping_ms"]
-    assert len(trips_ms) >= 2
-    assert all(0 < trip_ms < 1000 for trip_ms in trips_ms)
+def test_a_simulation_says_that_it_has_none(extended: Path, tmp_path: Path) -> None:
+    done = extended_wanbed(extended, tmp_path, EXPERIMENT, "simulate", "experiment.yaml", "--json")
+    assert done.returncode == 0, done.stderr
+    manifest = json.loads((tmp_path / json.loads(done.stdout)["run"] / "manifest.json").read_text())
+    (point,) = manifest["sweep_points"]
+    assert [each["field"] for each in point["not_modelled"]] == ["cpu_hog"]
+    assert "cpu_hog beside training" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("changes", "refusal"),
+    [
+        ({"cpu_hog": [{"host": "west-7"}]}, "cpu_hog.0.host: 'west-7' is none"),
+        ({"clock": "virtual"}, "cpu_hog: in virtual time computation costs nothing"),
+    ],
+)
+def test_what_it_does_not_go_with_is_refused(
+    extended: Path, tmp_path: Path, changes: dict[str, Any], refusal: str
+) -> None:
+    done = extended_wanbed(extended, tmp_path, {**EXPERIMENT, **changes}, "simulate", "experiment.yaml")
+    assert done.returncode == 2
+    assert refusal in done.stderr

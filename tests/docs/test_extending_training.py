@@ -1,15 +1,13 @@
 """The kind of training that docs/extending.md adds runs in a simulation and on hosts."""
 
 import json
-import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.docs.pages import DOCS, blocks, copied_sources
+from tests.docs.pages import DOCS, blocks, copied_sources, extended_wanbed
 from wanbed import results
 from wanbed.results.reading.run import Run
 
@@ -44,14 +42,6 @@ def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return sources
 
 
-def wanbed(extended: Path, home: Path, *arguments: str, **changes: Any) -> "subprocess.CompletedProcess[str]":
-    """Call the extended wanbed in ``home``, where the experiment is."""
-    (home / "experiment.yaml").write_text(json.dumps({**EXPERIMENT, **changes}), encoding="utf-8")
-    command = [sys.executable, "-m", "wanbed", *arguments]
-    environment = {**os.environ, "PYTHONPATH": str(extended)}
-    return subprocess.run(command, cwd=home, env=environment, capture_output=True, text=True, check=False)
-
-
 def run_of(done: "subprocess.CompletedProcess[str]", home: Path) -> Run:
     # A run on a machine that does something else meanwhile is marked, and the command says so by its status.
     assert done.stdout, done.stderr
@@ -61,7 +51,7 @@ def run_of(done: "subprocess.CompletedProcess[str]", home: Path) -> Run:
 @pytest.mark.parametrize("engine", [("simulate",), ("run", "--substrate", "relay")], ids=["simulated", "relayed"])
 def test_a_counter_crosses_the_wan_and_comes_back(extended: Path, tmp_path: Path, engine: tuple[str, ...]) -> None:
     command, *options = engine
-    done = wanbed(extended, tmp_path, command, "experiment.yaml", "--json", *options)
+    done = extended_wanbed(extended, tmp_path, EXPERIMENT, command, "experiment.yaml", "--json", *options)
     spans = run_of(done, tmp_path).spans
     for kind in ("send", "receive"):
         found = spans[spans["kind"] == kind]
@@ -85,6 +75,6 @@ def test_a_counter_crosses_the_wan_and_comes_back(extended: Path, tmp_path: Path
 def test_what_does_not_go_with_it_is_refused(
     extended: Path, tmp_path: Path, changes: dict[str, Any], refusal: str
 ) -> None:
-    done = wanbed(extended, tmp_path, "simulate", "experiment.yaml", **changes)
+    done = extended_wanbed(extended, tmp_path, {**EXPERIMENT, **changes}, "simulate", "experiment.yaml")
     assert done.returncode != 0
     assert refusal in done.stderr

@@ -3,8 +3,6 @@
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Self
@@ -12,65 +10,16 @@ from typing import Self
 from wanbed.results.records.run_store import TrialPart
 from wanbed.results.records.schema import BackgroundSample
 from wanbed.results.records.trial_tables import BACKGROUND_TABLE
-from wanbed.runner.emulation.companion import Companion
-from wanbed.runner.emulation.rank_configs import SharedConfig
+from wanbed.runner.emulation.process_companion import ProcessCompanion
 from wanbed.runner.emulation.running_trial import RunningTrial, Trained
 from wanbed.runner.resolve.dilation import dilated_ns, undilated_ns
 from wanbed.runner.resolve.resolved_variant import BackgroundFlow
 from wanbed.runner.runs.faults import TrialError
-from wanbed.testbed.hosts.process_group import ProcessGroup
-from wanbed.testbed.hosts.start_gate import Gate
 from wanbed.testbed.network.goodput import TCP_OVERHEAD_BYTES
 from wanbed.testbed.network.shared_rate import ETHERNET_HEADER_BYTES
+from wanbed.testbed.network.topology import Host
 from wanbed.testbed.running_testbed import RunningTestbed
 from wanbed.workloads.background_flows.flow import FlowEnd, ReceiverConfig, SenderConfig
-from wanbed.workloads.start_gate import PIPES
-
-_PATIENCE_S = 60.0
-
-_GRACE_S = 10.0
-
-
-def _await_at_gate(testbed: RunningTestbed, gate: Gate, groups: Sequence[ProcessGroup], field: str) -> None:
-    """Wait until all processes have come to their gate. Raise TrialError if one ends, or it takes too long."""
-    deadline_s = time.monotonic() + _PATIENCE_S
-    while True:
-        gate.look()
-        if gate.is_complete:
-            return
-        _check_running(testbed, groups, field)
-        if time.monotonic() >= deadline_s:
-            raise TrialError(f"{field}: its processes were not ready within {_PATIENCE_S:.0f} s")
-        groups[-1].wait_for_any(1.0, or_readable=gate)
-
-
-def _check_running(testbed: RunningTestbed, groups: Sequence[ProcessGroup], field: str) -> None:
-    """Raise TrialError if a process has ended: then not what was asked for ran beside training."""
-    for group in groups:
-        if any(status is not None for status in group.statuses()):
-            raise _first_fault(testbed, group, field)
-
-
-def _end(testbed: RunningTestbed, group: ProcessGroup, field: str) -> None:
-    """End all processes of a group. Raise TrialError if one does not end well."""
-    group.terminate()
-    group.wait_for_all(_GRACE_S)
-    if any(status != 0 for status in group.statuses()):
-        raise _first_fault(testbed, group, field)
-
-
-def _first_fault(testbed: RunningTestbed, group: ProcessGroup, field: str) -> TrialError:
-    """Return an error about the first process of a group that has failed, or else the first that has ended.
-
-    Raise MachineLostError if a machine has gone, and the process with it.
-    """
-    testbed.check()
-    statuses = group.statuses()
-    number = next((each for each, status in enumerate(statuses) if status), 0)
-    said = group.stderr_tail(number)
-    how = "did not end" if statuses[number] is None else f"ended with status {statuses[number]}"
-    return TrialError(said or f"{field}: process {number} {how}, and without a word")
-
 
 SENDER, RECEIVER = (f"wanbed.workloads.background_flows.{_side}_process" for _side in ("sender", "receiver"))
 
@@ -82,7 +31,7 @@ _UDP_OVERHEAD_BYTES = 28
 
 _INTERVAL_NS = 100_000_000
 
-_FIELD = "background"
+_PATIENCE_S = 60.0
 
 _LOOK_S = 0.02
 
@@ -93,58 +42,67 @@ def use_tcp_of_flows(testbed: RunningTestbed, flows: Sequence[BackgroundFlow]) -
         testbed.use_tcp(flow.tcp, set(flow.hosts))
 
 
-class BackgroundTraffic(Companion):
+class BackgroundTraffic(ProcessCompanion):
     """The flows of a trial: connected before training, sending from its begin, gone after it.
 
     After it their queues are empty.
     """
 
-    def __init__(self, testbed: RunningTestbed, flows: Sequence[BackgroundFlow], setting: SharedConfig) -> None:
-        self._testbed = testbed
-        self._flows = flows
-        self._setting = setting
-        self._folder = setting.folder / "background"
-        self._receivers, self._senders = ProcessGroup(), ProcessGroup()
-        self._gate: Gate
+    field = "background"
+
+    def __init__(self, trial: RunningTrial) -> None:
+        super().__init__(trial, groups=2)
+        self._flows = trial.point.background
+        self._senders, self._receivers = self.groups
 
     @classmethod
     def of(cls, trial: RunningTrial) -> Self | None:
         """Return the flows of a trial, None if it has the WAN for itself."""
-        flows = trial.point.background
-        return cls(trial.testbed, flows, trial.setting) if flows else None
+        return cls(trial) if trial.point.background else None
 
-    @contextmanager
-    def during(self) -> Iterator[None]:
-        """Run the processes of all flows inside the block.
+    def hosts(self) -> list[str]:
+        """Return the hosts of both ends of each flow."""
+        return [host for flow in self._flows for host in flow.hosts]
 
-        Raise TrialError, one line, if one cannot begin, or has ended before the block has: then not what was asked for
-        shared the WAN with training. An error of the block comes first, and MachineLostError.
-        """
-        testbed, flows = self._testbed, self._flows
-        self._folder.mkdir()
-        hosts = [host for flow in flows for host in flow.hosts]
-        gate = testbed.gate(self._folder / "gate", hosts, PIPES, opens_itself=False)
-        with self._receivers, self._senders, gate as self._gate:
-            launcher = _Launcher(testbed, self._setting, self._folder, self._receivers, self._senders)
-            for number, flow in enumerate(flows):
-                launcher.start(number, flow)
-            _await_at_gate(testbed, self._gate, [self._receivers, self._senders], _FIELD)
-            yield
-            self.look()
-            self.begin()
-            _end(testbed, self._senders, _FIELD)
-            # What waits in queues would be counted as the next trial's.
-            _await_empty_queues(testbed, flows, self._setting.dilation)
-            _end(testbed, self._receivers, _FIELD)
+    def start(self) -> None:
+        """Start both processes of each flow."""
+        for number, flow in enumerate(self._flows):
+            port, mtu_bytes = PORT + number, self.testbed.mtu_bytes
+            source, destination = (place.host for place in flow.ends)
+            own, peer = (self._end_of(flow, host) for host in (source, destination))
+            interval_ns = dilated_ns(_INTERVAL_NS, self.setting.dilation)
+            samples = str(self.output(RECEIVER, number, ".samples"))
+            receiver = ReceiverConfig(peer, port, interval_ns, self.setting.epoch_ns, samples)
+            sender = SenderConfig(
+                own,
+                self.setting.addresses.address_from(destination, source),
+                port,
+                flow.transport.congestion,
+                flow.offered.dilated(self.setting.dilation),
+                mtu_bytes - (TCP_OVERHEAD_BYTES if flow.is_tcp else _UDP_OVERHEAD_BYTES),
+                mtu_bytes + ETHERNET_HEADER_BYTES,
+            )
+            self.run(RECEIVER, number, destination.name, receiver, self._receivers)
+            self.run(SENDER, number, source.name, sender, self._senders)
 
-    def begin(self) -> None:
-        """Let all flows begin to send, if they have not yet."""
-        if not self._gate.is_open:
-            self._gate.open()
+    def _end_of(self, flow: BackgroundFlow, host: Host) -> FlowEnd:
+        return FlowEnd(
+            flow.name,
+            flow.is_tcp,
+            flow.connections,
+            flow.tcp.window_bytes,
+            self.setting.addresses.address(host),
+            str(self.gate),
+            self.setting.parent_pid,
+            self.setting.peer_timeout_s,
+        )
 
-    def look(self) -> None:
-        """Raise TrialError if a flow has ended before the trial, whose training then shared the WAN with less."""
-        _check_running(self._testbed, [self._senders, self._receivers], _FIELD)
+    def end(self) -> None:
+        """End the senders, and the receivers once all has arrived. Raise TrialError if one does not end well."""
+        self.end_group(self._senders)
+        # What waits in queues would be counted as the next trial's.
+        _await_empty_queues(self.testbed, self._flows, self.setting.dilation)
+        self.end_group(self._receivers)
 
     def left(self, trained: Trained) -> TrialPart:
         """Return what each flow has carried."""
@@ -154,69 +112,12 @@ class BackgroundTraffic(Companion):
             for number, flow in enumerate(self._flows)
             for row in _rows(
                 flow,
-                _samples(self._folder, number),
-                self._setting.dilation,
+                self.output(RECEIVER, number, ".samples"),
+                self.setting.dilation,
                 (lambda time_ns: time_ns) if line is None else partial(line.trial_ns, flow.hosts[1]),
             )
         ]
         return TrialPart({BACKGROUND_TABLE: rows})
-
-
-def _configuration(folder: Path, module: str, number: int) -> Path:
-    return folder / f"{module.rpartition('.')[2]}-{number}.json"
-
-
-def _samples(folder: Path, number: int) -> Path:
-    # A machine of a rack sends back what is named as the configuration is.
-    return _configuration(folder, RECEIVER, number).with_suffix(".samples")
-
-
-@dataclass(frozen=True)
-class _Launcher:
-    """Starts the processes of flows, whose files are in ``folder``."""
-
-    testbed: RunningTestbed
-    setting: SharedConfig
-    folder: Path
-    receivers: ProcessGroup
-    senders: ProcessGroup
-
-    def start(self, number: int, flow: BackgroundFlow) -> None:
-        """Start both processes of a flow."""
-        setting, port, mtu_bytes = self.setting, PORT + number, self.testbed.mtu_bytes
-        source, destination = (place.host for place in flow.ends)
-        own, peer = (
-            FlowEnd(
-                flow.name,
-                flow.is_tcp,
-                flow.connections,
-                flow.tcp.window_bytes,
-                setting.addresses.address(host),
-                str(self.folder / "gate"),
-                setting.parent_pid,
-                setting.peer_timeout_s,
-            )
-            for host in (source, destination)
-        )
-        interval_ns = dilated_ns(_INTERVAL_NS, setting.dilation)
-        receiver = ReceiverConfig(peer, port, interval_ns, setting.epoch_ns, str(_samples(self.folder, number)))
-        sender = SenderConfig(
-            own,
-            setting.addresses.address_from(destination, source),
-            port,
-            flow.transport.congestion,
-            flow.offered.dilated(setting.dilation),
-            mtu_bytes - (TCP_OVERHEAD_BYTES if flow.is_tcp else _UDP_OVERHEAD_BYTES),
-            mtu_bytes + ETHERNET_HEADER_BYTES,
-        )
-        for group, host, module, config in (
-            (self.receivers, destination, RECEIVER, receiver),
-            (self.senders, source, SENDER, sender),
-        ):
-            path = _configuration(self.folder, module, number)
-            config.write(path)
-            start = partial(self.testbed.start_module, host.name, module, [str(path)])
-            group.start(start, path.with_suffix(".words"))
 
 
 def _await_empty_queues(testbed: RunningTestbed, flows: Sequence[BackgroundFlow], dilation: float) -> None:
@@ -242,3 +143,6 @@ def _rows(
         at_ns = undilated_ns(max(trial_ns(time_ns), 0), dilation)
         for connection, received_bytes in enumerate(received):
             yield BackgroundSample(at_ns, flow.name, connection, *flow.hosts, received_bytes)
+
+
+COMPANION = BackgroundTraffic

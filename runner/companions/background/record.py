@@ -5,13 +5,13 @@ import numpy as np
 from wanbed.results.records.run_store import TrialPart
 from wanbed.results.records.schema import BackgroundSample
 from wanbed.results.records.trial_tables import BACKGROUND_TABLE
-from wanbed.runner.companions.telemetry.simulation import sample_times_ns
+from wanbed.runner.companions.telemetry.record import sample_times_ns
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 from wanbed.runner.simulator.simulation import Simulation
 from wanbed.testbed.network.topology import Topology
 
 
-def simulated_background(_: Topology, __: ResolvedVariant, simulation: Simulation) -> TrialPart:
+def simulated(_: Topology, __: ResolvedVariant, simulation: Simulation) -> TrialPart:
     """Return what each flow had carried at the start, every 100 ms, and at the end."""
     if not simulation.background:
         return TrialPart()

@@ -7,22 +7,17 @@ in no time, and the connections are as warm as they were.
 """
 
 from array import array
-from typing import Any
 
 import numpy as np
 
-from wanbed.results.reading.stored_trial import SURVIVED, UNDISTURBED
-from wanbed.results.records.run_store import TrialPart
 from wanbed.results.records.span_log import COMPUTE_KINDS
 from wanbed.runner.companions.faults.spec import PlannedFault
-from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 from wanbed.runner.simulator.event_queue import EventQueue
 from wanbed.runner.simulator.simulated_ranks import NUMBERS, RankState
-from wanbed.runner.simulator.simulation import KIND_CODES, SimulatedFailure, Simulation
+from wanbed.runner.simulator.simulation import KIND_CODES, SimulatedFailure
 from wanbed.runner.simulator.training import Training
 from wanbed.runner.trainings.local_updates.resolution import LocalUpdatesVariant
 from wanbed.runner.trainings.local_updates.simulation import PartCut, Star
-from wanbed.testbed.network.topology import Topology
 
 
 class SimulatedFailures:
@@ -111,51 +106,3 @@ class SimulatedFailures:
         # What it has logged of iterations that it does again does not count.
         self._undone += [(position, each, failure.at_ns) for each in range(iteration, killed.iteration)]
         self._training.begin_again(killed, iteration)
-
-
-def simulated_faults(_: Topology, variant: ResolvedVariant, simulation: Simulation) -> TrialPart:
-    """Return the entry ``faults`` of a trial's record, nothing where nothing was to fail.
-
-    The others have gone on without each rank that failed, so that all iterations count.
-    """
-    if not variant.failures:
-        return TrialPart()
-    found, iterations = simulation.failures, len(simulation.windows_ns)
-    wall_ns = max(end_ns for _, end_ns in simulation.windows_ns)
-    faults = {
-        "outcome": SURVIVED if found else UNDISTURBED,
-        "planned": True,
-        "reason": None,
-        "recovery": "none",
-        "iterations_planned": iterations,
-        "iterations_completed": iterations,
-        "iterations_lost": 0,
-        "began_ns": 0,
-        "useful_ns": wall_ns,
-        "wall_ns": wall_ns,
-        "training_goodput": 1.0,
-        "injected": [
-            {"fault": str(each.fault), "due_ns": each.fault.at_ns, "applied_ns": each.at_ns, "ranks": [each.rank]}
-            for each in found
-        ],
-        "never_due": [str(fault) for fault in variant.failures[len(found) :]],
-        "disturbances": [_disturbance(each) for each in found],
-        "placements": [[[place.host.name, place.gpu] for place in variant.placement.places]],
-    }
-    return TrialPart(facts={"faults": faults})
-
-
-def _disturbance(failure: SimulatedFailure) -> dict[str, Any]:
-    def since(time_ns: int | None) -> int | None:
-        return None if time_ns is None else time_ns - failure.at_ns
-
-    return {
-        "faults": [str(failure.fault)],
-        "at_ns": failure.at_ns,
-        "iterations_lost": 0,
-        "lost_work_ns": 0,
-        "time_to_detect_ns": since(failure.known_ns),
-        "time_to_recover_ns": since(failure.joined_ns),
-        "unaware": [],
-        "said": [],
-    }

@@ -104,3 +104,6 @@ def _row(due_ns: int, applied_ns: int | None, source: str, destination: str, con
         node_pair_rate_bps=conditions.node_pair_rate_bps,
         **asdict(conditions.impairments),
     )
+
+
+COMPANION = LinkChanges

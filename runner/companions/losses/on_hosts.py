@@ -132,3 +132,6 @@ def _held_out_losses(
             + (f": {stderr_tail}" if stderr_tail else "")
         )
     return read_losses(output)
+
+
+COMPANION = Losses

@@ -452,3 +452,6 @@ def _measured_profile(
         return fit_chunks(chunks, 1, source=_SOURCE)
     except ValueError as fault:
         raise TrialError(f"prefill.profile: what was measured on {host} makes no profile: {fault}") from None
+
+
+COMPANION = PrefillService

@@ -20,7 +20,7 @@ NO_PLACE = -1
 """The pipeline and the stage of a GPU that does not train."""
 
 
-def simulated_prefill(_: Topology, variant: ResolvedVariant, simulation: Simulation) -> TrialPart:
+def simulated(_: Topology, variant: ResolvedVariant, simulation: Simulation) -> TrialPart:
     """Return the prefill of a simulated trial, and the pool's GPUs, whose logs have no spans of their own."""
     service, prefill = variant.service, simulation.prefill
     if service is None or prefill is None:

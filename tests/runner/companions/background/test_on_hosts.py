@@ -25,7 +25,6 @@ from wanbed.runner.runs.faults import TrialError
 from wanbed.testbed.hosts.host import Program
 from wanbed.testbed.hosts.hosts_here import HostsHere
 from wanbed.testbed.network.shared_rate import MTU_BYTES
-from wanbed.testbed.running_testbed import RunningTestbed
 
 
 class Loopback(HostsHere):
@@ -66,9 +65,13 @@ def setting(testbed: Loopback, folder: Path, dilation: float = 1.0) -> SharedCon
     return SharedConfig(cast("Any", testbed), {}, dilation, "token", time.monotonic_ns(), folder, os.getpid())
 
 
+def running(testbed: Loopback, own: SweepPoint, shared: SharedConfig) -> RunningTrial:
+    return cast("RunningTrial", SimpleNamespace(testbed=testbed, point=own, setting=shared))
+
+
 def test_a_flow_begins_with_training_and_its_rows_are_undilated(testbed: Loopback, tmp_path: Path) -> None:
     own, shared = point({**TO_WEST, "connections": 2}), setting(testbed, tmp_path, dilation=4.0)
-    traffic = BackgroundTraffic(cast("RunningTestbed", testbed), own.background, shared)
+    traffic = BackgroundTraffic(running(testbed, own, shared))
     with traffic.during():
         time.sleep(0.3)
         begin_ns = (time.monotonic_ns() - shared.epoch_ns) / 4
@@ -87,8 +90,7 @@ def test_a_flow_begins_with_training_and_its_rows_are_undilated(testbed: Loopbac
 
 def fail(testbed: Loopback, folder: Path, failure: Callable[[], None]) -> None:
     """Run a flow beside what ``failure`` does."""
-    flows = point(TO_WEST).background
-    traffic = BackgroundTraffic(cast("RunningTestbed", testbed), flows, setting(testbed, folder))
+    traffic = BackgroundTraffic(running(testbed, point(TO_WEST), setting(testbed, folder)))
     with traffic.during():
         traffic.begin()
         failure()
@@ -116,8 +118,8 @@ def test_a_flow_that_ends_early_fails_the_trial(testbed: Loopback, tmp_path: Pat
 def test_a_trial_has_the_flows_that_its_experiment_asks_for(
     testbed: Loopback, tmp_path: Path, flows: tuple[dict[str, Any], ...]
 ) -> None:
-    trial = SimpleNamespace(testbed=testbed, point=point(*flows), setting=setting(testbed, tmp_path))
-    assert (BackgroundTraffic.of(cast("RunningTrial", trial)) is not None) is bool(flows)
+    trial = running(testbed, point(*flows), setting(testbed, tmp_path))
+    assert (BackgroundTraffic.of(trial) is not None) is bool(flows)
 
 
 def test_counters_of_flows_are_kept_apart_from_trainings() -> None:

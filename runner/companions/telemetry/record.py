@@ -14,11 +14,13 @@ from wanbed.runner.simulator.simulation import Simulation
 from wanbed.testbed.network.topology import Topology
 
 SAMPLE_INTERVAL_NS = 100_000_000
+
 MAX_SAMPLES = 1000
+
 MAX_SAMPLE_ROWS = 1_000_000
 
 
-def simulated_telemetry(topology: Topology, _: ResolvedVariant, simulation: Simulation) -> TrialPart:
+def simulated(topology: Topology, _: ResolvedVariant, simulation: Simulation) -> TrialPart:
     """Return the counters of a simulated trial."""
     return TrialPart({LINK_TABLE: link_counters(topology, simulation)})
 

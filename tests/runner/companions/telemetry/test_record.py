@@ -7,13 +7,14 @@ import pytest
 
 from wanbed.results.records.span_columns import SpanColumns
 from wanbed.results.records.trial_columns import TrialCounters
-from wanbed.runner.companions.telemetry import simulation
-from wanbed.runner.companions.telemetry.simulation import link_counters
+from wanbed.runner.companions.telemetry import record
+from wanbed.runner.companions.telemetry.record import link_counters
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.simulator.simulation import HostTraffic, Simulation
 from wanbed.testbed.network.topology import Topology
 
 MS = 1_000_000
+
 NO_SPANS = SpanColumns.of_training(np.zeros((0, 8), np.int64))
 
 
@@ -66,7 +67,7 @@ def test_long_trials_have_evenly_spaced_samples_of_counters_that_never_fall() ->
 
 
 def test_many_node_pairs_have_fewer_samples_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(simulation, "MAX_SAMPLE_ROWS", 30)
+    monkeypatch.setattr(record, "MAX_SAMPLE_ROWS", 30)
     kept = counted(traffic("east-0", "west-0", (0, 0), (3600_000 * MS, 1)))
     assert kept.wire_bytes.shape == (3, 10)
 

@@ -12,7 +12,7 @@ from wanbed.testbed.network.links.wan_link import LinkConditions
 from wanbed.testbed.network.topology import Topology
 
 
-def simulated_link_changes(topology: Topology, _: ResolvedVariant, simulation: Simulation) -> TrialPart:
+def simulated(topology: Topology, _: ResolvedVariant, simulation: Simulation) -> TrialPart:
     """Return the changes of a simulated trial, in which each is made when it is due."""
     if not topology.changes:
         return TrialPart()

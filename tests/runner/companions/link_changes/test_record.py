@@ -1,6 +1,6 @@
 """The table of a simulated trial's changes of links: the first conditions, and each change until the end."""
 
-from wanbed.runner.companions.link_changes.simulation import link_changes
+from wanbed.runner.companions.link_changes.record import link_changes
 from wanbed.testbed.network.links.wan_link import LinkConditions, course_of, link_of
 from wanbed.testbed.network.topology import Topology
 

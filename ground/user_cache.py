@@ -48,44 +48,54 @@ def distrust_of(path: Path) -> str | None:
     """Return which part of a path another user owns or may write, with that user; None if no part.
 
     The parts are those of the path and of every symbolic link on it. In a folder such as /tmp, whose entries only their
-    owners may replace, the entries count.
+    owners may replace, the entries count. In a folder that nobody else may enter, nobody else writes.
     """
     pending, seen = list(reversed(path.absolute().parts)), 0
-    here = Path(pending.pop())
-    if (distrust := _distrust(here)) is not None:
-        return distrust
-    while pending:
-        part = pending.pop()
-        if part == "..":
-            here = here.parent
-            continue
-        here /= part
-        if (distrust := _distrust(here)) is not None:
+    here, closed = Path(pending.pop()), set[Path]()
+    while True:
+        try:
+            found = here.lstat()
+        except OSError as fault:
+            return f"{here}: {fault.strerror}"
+        if (distrust := _distrust(here, found, reachable=closed.isdisjoint(here.parents))) is not None:
             return distrust
-        if here.is_symlink():
+        if stat.S_ISDIR(found.st_mode) and _is_closed(found):
+            closed.add(here)
+        if stat.S_ISLNK(found.st_mode):
             seen += 1
             if seen > _MOST_LINKS:
                 return f"{here} is a symbolic link that leads nowhere"
             target = here.readlink()
             pending.extend(reversed(target.parts))
             here = Path(pending.pop()) if target.is_absolute() else here.parent
-    return None
+            continue
+        while pending and pending[-1] == "..":
+            pending.pop()
+            here = here.parent
+        if not pending:
+            return None
+        here /= pending.pop()
 
 
-def _distrust(part: Path) -> str | None:
-    try:
-        found = part.lstat()
-    except OSError as fault:
-        return f"{part}: {fault.strerror}"
+def _distrust(part: Path, found: os.stat_result, *, reachable: bool) -> str | None:
     if found.st_uid not in {0, os.geteuid()}:
         return f"{part} belongs to {_user(found.st_uid)}"
-    if stat.S_ISLNK(found.st_mode) or found.st_mode & stat.S_ISVTX:
+    if not reachable or stat.S_ISLNK(found.st_mode) or found.st_mode & stat.S_ISVTX:
         return None
     if found.st_mode & stat.S_IWOTH:
         return f"{part} can be written by everybody"
-    if found.st_mode & stat.S_IWGRP and found.st_gid not in {0, os.getegid()}:
+    if found.st_mode & stat.S_IWGRP and not _is_own_group(found):
         return f"{part} can be written by its group, {found.st_gid}"
     return None
+
+
+def _is_closed(found: os.stat_result) -> bool:
+    """Return whether nobody else may enter a folder."""
+    return not found.st_mode & stat.S_IXOTH and (not found.st_mode & stat.S_IXGRP or _is_own_group(found))
+
+
+def _is_own_group(found: os.stat_result) -> bool:
+    return found.st_gid in {0, os.getegid()}
 
 
 def _user(uid: int) -> str:

@@ -162,6 +162,9 @@ def _machine_lines(machine: "MachineDiagnosis") -> list[str]:
             f"  clock       {milliseconds_text(abs(machine.clock_ahead_ms))} {way} this machine's, "
             f"give or take {milliseconds_text(machine.clock_uncertainty_ms)}"
         )
+    if survey is not None and survey["exposed"] is not None:
+        remedy = "`ray start --temp-dir` below a folder that nobody else may enter keeps them out"
+        lines.append(f"  exposed     other users can replace what Ray runs: {survey['exposed']}; {remedy}")
     return [*lines, *(f"  missing     {line}" for line in machine.missing)]
 
 

@@ -11,6 +11,7 @@ import sys
 import time
 import traceback
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 MACHINE = "wanbed.testbed.rack.machine.machine:Machine"
@@ -123,6 +124,13 @@ class MachineAgent(Wanted):
             return RAISED, fault, text
 
 
+def _folder_of_ray() -> Path:
+    """Return the folder in which Ray keeps its sockets on this machine, and what is sent to it."""
+    from ray._private.worker import global_worker  # noqa: PLC0415
+
+    return Path(global_worker.node.get_session_dir_path())
+
+
 class Surveyor(Wanted):
     """Look at this machine for ``wanbed doctor``, and measure the plain network to other machines."""
 
@@ -132,9 +140,14 @@ class Surveyor(Wanted):
         self._listening: Any = None
 
     def facts(self, address: str | None) -> dict[str, Any]:
-        """Return what the machine is and has, in plain JSON types."""
+        """Return what the machine is and has, in plain JSON types.
+
+        ``exposed`` is the part of the path to Ray's folder that other users of the machine may write, None if no part:
+        they could replace what Ray runs from there.
+        """
         survey = import_module("wanbed.testbed.rack.machine.survey")
-        return dict(survey.survey_machine(address))
+        distrust_of = import_module("wanbed.ground.user_cache").distrust_of
+        return {**survey.survey_machine(address), "exposed": distrust_of(_folder_of_ray())}
 
     def clock_ns(self) -> int:
         """Return the machine's wall clock."""

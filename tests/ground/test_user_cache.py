@@ -2,7 +2,9 @@
 
 import os
 import pwd
+from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -81,16 +83,40 @@ def test_without_sudo_a_user_runs_what_the_cache_has(tmp_path: Path, monkeypatch
     assert trusted(hand_over(tmp_path / "linux"))
 
 
-def test_a_folder_that_everybody_may_write_is_named(tmp_path: Path) -> None:
-    folder = open_to_all(tmp_path / "open")
+@pytest.fixture
+def entered_by_all() -> Iterator[Path]:
+    """A folder that everybody may enter; those of pytest are closed to others."""
+    with TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
+
+
+def test_a_folder_that_everybody_may_write_is_named(entered_by_all: Path) -> None:
+    folder = open_to_all(entered_by_all / "open")
     assert distrust_of(folder / "core" / "file") == f"{folder} can be written by everybody"
 
 
-def test_the_folders_behind_a_symbolic_link_count(tmp_path: Path) -> None:
-    folder = open_to_all(tmp_path / "open")
+def test_the_folders_behind_a_symbolic_link_count(entered_by_all: Path) -> None:
+    folder = open_to_all(entered_by_all / "open")
     (folder / "real").touch()
-    (tmp_path / "link").symlink_to("open/real")
-    assert distrust_of(tmp_path / "link") == f"{folder} can be written by everybody"
+    (entered_by_all / "link").symlink_to("open/real")
+    assert distrust_of(entered_by_all / "link") == f"{folder} can be written by everybody"
+
+
+def test_nobody_else_writes_below_a_folder_that_nobody_else_may_enter(entered_by_all: Path) -> None:
+    closed = entered_by_all / "closed"
+    closed.mkdir()
+    (open_to_all(closed / "open") / "file").touch()
+    assert distrust_of(closed / "open/file") == f"{closed / 'open'} can be written by everybody"
+    closed.chmod(0o700)
+    assert distrust_of(closed / "open/file") is None
+    assert distrust_of(closed / "../closed/open/file") is None
+    other = open_to_all(entered_by_all / "other")
+    (other / "file").touch()
+    (closed / "link").symlink_to(other / "file")
+    assert distrust_of(closed / "link") == f"{other} can be written by everybody"
+    hand_over(closed / "open/handed")
+    assert " belongs to u" in str(distrust_of(closed / "open/handed"))
 
 
 def test_links_that_go_in_circles_end(tmp_path: Path) -> None:
@@ -98,8 +124,8 @@ def test_links_that_go_in_circles_end(tmp_path: Path) -> None:
     assert distrust_of(tmp_path / "link") == f"{tmp_path / 'link'} is a symbolic link that leads nowhere"
 
 
-def test_where_only_owners_replace_entries_the_entries_count(tmp_path: Path) -> None:
-    folder = open_to_all(tmp_path / "open")
+def test_where_only_owners_replace_entries_the_entries_count(entered_by_all: Path) -> None:
+    folder = open_to_all(entered_by_all / "open")
     folder.chmod(0o1777)
     (folder / "file").touch()
     assert distrust_of(folder / "file") is None

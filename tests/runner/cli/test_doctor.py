@@ -69,10 +69,15 @@ def test_doctor_offers_no_hosts_where_none_can_be_made(monkeypatch: pytest.Monke
     assert f"  more with   {refused.remedy}: hosts in network namespaces" in done.stdout
 
 
-def test_rdma_devices_of_a_machine_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+def test_rdma_devices_and_who_else_may_write_rays_folder_are_named(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     port = RdmaPort("mlx5_0", 1, "4: ACTIVE", "400 Gb/sec (4X NDR)", "InfiniBand").document()
-    survey = {**survey_machine(None), "rdma": [port]}
+    survey = {**survey_machine(None), "rdma": [port], "exposed": "/tmp/ray can be written by everybody"}
     cluster = {"address": "10.0.0.1:6379", "ray": "2", "token_authentication": True, "sources_sent": False}
     diagnosis = RackDiagnosis(cluster, (MachineDiagnosis(Node("east", "1", "10.0.0.2"), survey=survey),), (), ())
     print_rack(diagnosis, "test")
-    assert "RDMA mlx5_0/1 at 400 Gb/sec (4X NDR), which is kept unused" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "RDMA mlx5_0/1 at 400 Gb/sec (4X NDR), which is kept unused" in printed
+    exposed = "  exposed     other users can replace what Ray runs: /tmp/ray can be written by everybody; `ray start "
+    assert exposed in printed

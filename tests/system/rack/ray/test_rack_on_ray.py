@@ -230,6 +230,8 @@ def test_doctor_says_what_machines_lack_what_is_between_them_and_what_they_carry
     east, west = (machine for machine in document["machines"] if machine["carries_hosts"])
     assert (east["node"]["name"], east["in_use_by"]) == ("east", None)
     assert east["survey"]["can"].keys() >= {"root", "netem", "vxlan", "wireguard", "iperf3", "ping"}
+    # Ray opens its folders to everybody.
+    assert east["survey"]["exposed"] == "/run/ray can be written by everybody"
     assert abs(west["clock_ahead_ms"]) < 1000
     (path,) = document["plain_network"]
     assert (path["one"], path["other"], path["fault"]) == ("east", "west", None)

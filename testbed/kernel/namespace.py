@@ -4,7 +4,7 @@ import ctypes
 import os
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,10 @@ class NamespaceEndedError(WanbedError, FileNotFoundError):
 
 
 _CLONE_NEWNET = 0x40000000
+
+_DESCRIPTORS = 4
+"""Those of a netlink socket and its event loop."""
+
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -61,6 +65,10 @@ def open_netlink(namespace: str) -> Any:
     from pyroute2 import IPRoute  # noqa: PLC0415 - a simulation reads sysctls from here, and needs no netlink
 
     with inside(namespace):
+        # An event loop that is half made when descriptors run out writes a traceback as soon as it is collected.
+        with ExitStack() as spare:
+            for _ in range(_DESCRIPTORS):
+                spare.callback(os.close, os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
         return IPRoute()
 
 

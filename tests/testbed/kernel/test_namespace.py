@@ -1,6 +1,8 @@
 import ctypes
 import errno
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -48,3 +50,28 @@ def test_a_namespace_whose_process_has_ended_is_not_there(tmp_path: Path) -> Non
         pytest.fail("the block ran")
     assert isinstance(raised.value, FileNotFoundError)
     assert status_of(raised.value) == NO_DATA
+
+
+FEW_DESCRIPTORS = """
+import gc, os, resource
+from wanbed.testbed.kernel.namespace import open_netlink
+
+open_netlink("/proc/self/ns/net").close()
+in_use, (soft, hard) = len(os.listdir("/proc/self/fd")) - 1, resource.getrlimit(resource.RLIMIT_NOFILE)
+for spare in range(10):
+    resource.setrlimit(resource.RLIMIT_NOFILE, (in_use + spare, hard))
+    try:
+        open_netlink("/proc/self/ns/net").close()
+        print("opened")
+    except OSError as fault:
+        print(fault.errno)
+    gc.collect()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+assert len(os.listdir("/proc/self/fd")) - 1 == in_use
+"""
+
+
+def test_without_descriptors_for_a_netlink_socket_an_os_error_is_all_that_is_said() -> None:
+    done = subprocess.run([sys.executable, "-c", FEW_DESCRIPTORS], capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    assert list(dict.fromkeys(done.stdout.splitlines())) == [str(errno.EMFILE), "opened"]

@@ -1,13 +1,11 @@
 import json
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
+from tests.support.runner.commands_here import printed, refusal, succeeded
 from wanbed.results.records.run_store import MANIFEST
-from wanbed.runner.cli.command_line import app
 from wanbed.runner.runs.run_folder import exclusively
 
 pytestmark = pytest.mark.usefixtures("unpainted")
@@ -15,14 +13,10 @@ pytestmark = pytest.mark.usefixtures("unpainted")
 BEYOND_DATES = "beyond the dates that a computer counts: give a shorter age, or a day nearer to today"
 
 
-def wanbed(*arguments: str, answer: str | None = None) -> Any:
-    return CliRunner().invoke(app, list(arguments), input=answer)
-
-
 @pytest.fixture(scope="module")
 def simulated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("simulated")
-    assert wanbed("simulate", "first", "--runs", str(root)).exit_code == 0
+    succeeded("simulate", "first", "--runs", root)
     (run,) = root.iterdir()
     return run
 
@@ -42,16 +36,13 @@ def run(simulated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
 
 
 def listed(*arguments: str) -> list[str]:
-    done = wanbed("runs", "--json", *arguments)
-    assert done.exit_code == 0, done.output
-    return [Path(run["run"]).name for run in json.loads(done.stdout)["runs"]]
+    return [Path(run["run"]).name for run in printed("runs", *arguments)["runs"]]
 
 
 def test_runs_are_listed_with_trials_iteration_time_and_size(run: Path) -> None:
-    lines = wanbed("runs").stdout.splitlines()
+    lines = succeeded("runs").stdout.splitlines()
     (line,) = (line for line in lines if run.name in line)
-    cells = [" ".join(cell.split()) for cell in line.strip("│").split("│")]
-    assert cells[2:5] == ["simulated", "1/1", "912 ms"]
+    assert [" ".join(cell.split()) for cell in line.strip("│").split("│")][2:5] == ["simulated", "1/1", "912 ms"]
     (line,) = (line for line in lines if "other-1" in line)
     assert "unfinished, 0/1" in line
 
@@ -61,22 +52,20 @@ def test_a_folder_or_clock_that_would_change_the_terminal_is_shown_escaped(run: 
     manifest = json.loads((run / MANIFEST).read_text())
     (run / MANIFEST).write_text(json.dumps({**manifest, "engine": "emulate", "clock": hostile}))
     renamed = run.rename(Path("runs") / hostile)
-    texts = [wanbed("runs").output, wanbed("runs", "--remove", "--yes", str(renamed)).output]
+    texts = [succeeded("runs").output, succeeded("runs", "--remove", "--yes", renamed).output]
     assert [each for text in texts for each in ("\x1b", "\u202e") if each in text] == []
     assert texts[1] == "removed runs/\\x1b[31mred\\u202e\n"
 
 
 def test_a_damaged_run_is_named_with_its_damage_and_the_others_are_listed(run: Path) -> None:
     (run / MANIFEST).write_text("{")
-    done = wanbed("runs")
-    assert done.exit_code == 0
-    assert "other-1" in done.stdout
-    assert "damaged" in done.stdout
+    done = succeeded("runs")
+    assert all(words in done.stdout for words in ("other-1", "damaged"))
     assert done.stderr == f"wanbed: {run}: damaged: {MANIFEST}: not JSON, the file is damaged\n"
 
 
 def test_the_document_has_exact_figures(run: Path) -> None:
-    (found,) = json.loads(wanbed("runs", "--json", run.name).stdout)["runs"]
+    (found,) = printed("runs", run.name)["runs"]
     assert (found["run"], found["experiment"], found["state"]) == (str(run), "first", "complete")
     assert (found["finished_trials"], found["planned_trials"]) == (1, 1)
     assert found["shortest_iteration_time_s"] == found["longest_iteration_time_s"] == pytest.approx(0.912, abs=1e-3)
@@ -101,41 +90,36 @@ def test_runs_are_found_by_experiment_and_age(options: list[str], names: list[st
 
 
 def test_a_folder_without_runs_says_so() -> None:
-    assert wanbed("runs", "--runs", "elsewhere").stdout == "no runs in elsewhere\n"
-    assert wanbed("runs", "--experiment", "x").stdout == "no such runs in runs\n"
+    assert succeeded("runs", "--runs", "elsewhere").stdout == "no runs in elsewhere\n"
+    assert succeeded("runs", "--experiment", "x").stdout == "no such runs in runs\n"
 
 
 def test_runs_are_removed_by_name_and_by_path(run: Path) -> None:
-    assert wanbed("runs", "--remove", "--yes", "other-1", str(run)).stdout == f"removed runs/other-1\nremoved {run}\n"
+    done = succeeded("runs", "--remove", "--yes", "other-1", run)
+    assert done.stdout == f"removed runs/other-1\nremoved {run}\n"
     assert listed() == []
 
 
 def test_what_was_removed_is_a_document_too() -> None:
-    assert json.loads(wanbed("runs", "--remove", "--yes", "--json", "other-1").stdout) == {"removed": ["runs/other-1"]}
+    assert printed("runs", "--remove", "--yes", "other-1") == {"removed": ["runs/other-1"]}
 
 
 def test_nothing_is_removed_where_nobody_can_be_asked() -> None:
-    done = wanbed("runs", "--remove", "other-1", answer="y\n")
-    assert done.exit_code == 2
-    assert done.stderr == "wanbed: --remove: nobody can be asked here: give --yes to remove without asking\n"
-    assert len(listed()) == 2
+    line = refusal("runs", "--remove", "other-1", answer="y\n")
+    assert line == "--remove: nobody can be asked here: give --yes to remove without asking"
 
 
 @pytest.mark.parametrize(("answer", "left"), [("y\n", 1), ("n\n", 2), ("\n", 2)])
 def test_a_terminal_is_asked_first(answer: str, left: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("wanbed.runner.cli.runs._can_ask", lambda: True)
-    done = wanbed("runs", "--remove", "other-1", answer=answer)
-    assert done.exit_code == 0
-    assert "runs/other-1\nRemove 1 run (" in done.stderr
+    assert "runs/other-1\nRemove 1 run (" in succeeded("runs", "--remove", "other-1", answer=answer).stderr
     assert len(listed()) == left
 
 
 def test_if_one_cannot_be_removed_none_is(run: Path) -> None:
     with exclusively(run):
-        done = wanbed("runs", "--remove", "--yes", "other-1", run.name)
-    assert done.exit_code == 2
-    assert done.stderr == f"wanbed: {run}: a process is writing this run: let it end first\n"
-    assert len(listed()) == 2
+        line = refusal("runs", "--remove", "--yes", "other-1", run.name)
+    assert line == f"{run}: a process is writing this run: let it end first"
 
 
 @pytest.mark.parametrize(
@@ -152,5 +136,4 @@ def test_if_one_cannot_be_removed_none_is(run: Path) -> None:
     ],
 )
 def test_wrong_use_is_refused_in_a_line(arguments: list[str], text: str) -> None:
-    done = wanbed("runs", *arguments)
-    assert (done.exit_code, done.stdout, done.stderr) == (2, "", f"wanbed: {text}\n")
+    assert refusal("runs", *arguments) == text

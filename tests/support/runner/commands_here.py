@@ -1,21 +1,35 @@
 """Call a command in this process, in the current folder."""
 
+import json
 from pathlib import Path
+from typing import Any
 
 from typer.testing import CliRunner, Result
 
 from wanbed.runner.cli.command_line import app
 
 
-def wanbed(*arguments: object) -> Result:
-    """Call a command to its end, and return its exit status and what it printed."""
-    return CliRunner().invoke(app, [str(each) for each in arguments])
+def wanbed(*arguments: object, answer: str | None = None) -> Result:
+    """Call a command to its end, and return its exit status and what it printed. ``answer`` is typed into it."""
+    return CliRunner().invoke(app, [str(each) for each in arguments], input=answer)
 
 
-def refusal(*arguments: object, status: int = 2) -> str:
+def succeeded(*arguments: object, status: int = 0, answer: str | None = None) -> Result:
+    """Call a command that has to end with that exit status, by default well, and return what it printed."""
+    done = wanbed(*arguments, answer=answer)
+    assert done.exit_code == status, done.output
+    return done
+
+
+def printed(*arguments: object, status: int = 0) -> Any:
+    """Call a command with ``--json`` as ``succeeded`` does, and return the document on its standard output."""
+    return json.loads(succeeded(*arguments, "--json", status=status).stdout)
+
+
+def refusal(*arguments: object, status: int = 2, answer: str | None = None) -> str:
     """Return the one line with which a command refuses. It has printed nothing else, and made no file or folder."""
     before = sorted(Path().rglob("*"))
-    done = wanbed(*arguments)
+    done = wanbed(*arguments, answer=answer)
     assert (done.exit_code, done.stdout) == (status, ""), done.output
     assert sorted(Path().rglob("*")) == before
     (line,) = done.stderr.splitlines()

@@ -17,7 +17,7 @@ import pytest
 import typer
 import yaml
 
-from tests.support.runner.commands_here import wanbed
+from tests.support.runner.commands_here import refusal, succeeded
 from wanbed.ground.errors import InputError
 from wanbed.runner.cli.exec import HostCommand, check_command, run_commands
 from wanbed.testbed.claims.processes import marked_processes
@@ -32,7 +32,9 @@ EXPERIMENT: dict[str, Any] = {
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> Path:
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The experiment's file in the current folder."""
+    monkeypatch.chdir(tmp_path)
     path = tmp_path / "exp.yaml"
     path.write_text(yaml.safe_dump(EXPERIMENT))
     return path
@@ -49,19 +51,18 @@ def test_exec_ends_what_it_started_on_a_testbed_that_stays_up(file: Path, monkey
     monkeypatch.setattr("wanbed.testbed.hosts.joining.join_testbed", lambda *_: joined)
     monkeypatch.setattr(JoinedTestbed, "spawn", spawn)
     leaving = "sleep 60 > /dev/null 2>&1 & exit 7"
-    done = wanbed("exec", str(file), "east-0", "--also", "west-0 sleep 60", "--", "sh", "-c", leaving)
-    assert done.exit_code == 7
+    succeeded("exec", file, "east-0", "--also", "west-0 sleep 60", "--", "sh", "-c", leaving, status=7)
     assert [process.returncode for process in started] == [-signal.SIGTERM, 7]
     assert marked_processes(joined.visit, VISIT) == [], "the child of a program that has ended"
 
 
-def test_programs_start_in_the_current_folder(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("file")
+def test_programs_start_in_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folders: list[object] = []
     joined = JoinedTestbed("wb-1", {"east-0": 1, "west-0": 2})
     monkeypatch.setattr("wanbed.testbed.hosts.joining.join_testbed", lambda *_: joined)
     monkeypatch.setattr("wanbed.runner.cli.exec.run_commands", lambda *given: folders.append(given[-1]) or 0)
-    monkeypatch.chdir(tmp_path)
-    assert wanbed("exec", "exp.yaml", "east-0", "--", "true").exit_code == 0
+    succeeded("exec", "exp.yaml", "east-0", "--", "true")
     assert folders == [str(tmp_path)]
 
 
@@ -70,22 +71,22 @@ def test_a_current_folder_that_is_gone_is_one_line(file: Path, tmp_path: Path, m
     gone.mkdir()
     monkeypatch.chdir(gone)
     gone.rmdir()
-    done = wanbed("exec", str(file), "east-0", "--", "true")
-    assert (done.exit_code, done.stderr) == (2, "wanbed: the current folder has been removed: change to another\n")
+    done = succeeded("exec", file, "east-0", "--", "true", status=2)
+    assert done.stderr == "wanbed: the current folder has been removed: change to another\n"
 
 
-@pytest.mark.parametrize("where", ["program", "also"])
+@pytest.mark.parametrize(
+    ("also", "program", "host"), [("west-0 no-such", "true", "west-0"), ("west-0 true", "no-such", "east-0")]
+)
 def test_a_program_that_is_not_found_is_refused_before_a_network_is_built(
-    where: str, file: Path, monkeypatch: pytest.MonkeyPatch
+    also: str, program: str, host: str, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
         "wanbed.runner.emulation.network_choice.network_up", lambda *_, **__: pytest.fail("a network is built")
     )
     monkeypatch.setattr("wanbed.testbed.hosts.joining.join_testbed", lambda *_: None)
-    also, program = ("west-0 no-such", "true") if where == "also" else ("west-0 true", "no-such")
-    done = wanbed("exec", str(file), "east-0", "--also", also, "--", program)
-    host = "west-0" if where == "also" else "east-0"
-    assert (done.exit_code, done.stderr) == (127, f"wanbed: {host}: no-such: command not found\n")
+    words = refusal("exec", file, "east-0", "--also", also, "--", program, status=127)
+    assert words == f"{host}: no-such: command not found"
 
 
 def test_hosts_without_a_wan_are_never_those_of_a_testbed_that_is_up(
@@ -101,23 +102,19 @@ def test_hosts_without_a_wan_are_never_those_of_a_testbed_that_is_up(
     monkeypatch.setattr("wanbed.testbed.hosts.joining.join_testbed", lambda *_: pytest.fail("it looks for one to join"))
     monkeypatch.setattr("wanbed.runner.emulation.network_choice.network_up", network_up)
     monkeypatch.setattr("wanbed.runner.cli.exec.run_commands", lambda *_, **__: 0)
-    done = wanbed("exec", str(file), "east-0", "--no-wan", "--", "true")
-    assert (done.exit_code, asked) == (0, [False])
-    assert done.stderr.startswith("wanbed: NO WAN: ")
+    assert succeeded("exec", file, "east-0", "--no-wan", "--", "true").stderr.startswith("wanbed: NO WAN: ")
+    assert asked == [False]
 
 
-def test_hosts_without_a_wan_have_no_substrate(file: Path) -> None:
-    done = wanbed("exec", str(file), "east-0", "--no-wan", "--substrate", "guest", "--", "true")
-    assert done.exit_code == 2
-    assert done.stderr == "wanbed: --no-wan: no substrate adds impairments then: leave --substrate out\n"
-
-
-def test_hosts_without_a_wan_have_no_virtual_time(file: Path) -> None:
-    done = wanbed("exec", str(file), "east-0", "--no-wan", "--clock", "virtual", "--", "true")
-    assert done.exit_code == 2
-    assert done.stderr == (
-        "wanbed: --no-wan: what nothing limits takes no virtual time: leave it out, or give --clock real\n"
-    )
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--substrate", "guest"], "no substrate adds impairments then: leave --substrate out"),
+        (["--clock", "virtual"], "what nothing limits takes no virtual time: leave it out, or give --clock real"),
+    ],
+)
+def test_hosts_without_a_wan_have_no_substrate_and_no_virtual_time(file: Path, options: list[str], words: str) -> None:
+    assert refusal("exec", file, "east-0", "--no-wan", *options, "--", "true") == f"--no-wan: {words}"
 
 
 def spawn(_: str, argv: Sequence[str], **popen: Any) -> "subprocess.Popen[Any]":
@@ -142,9 +139,7 @@ def test_the_programs_status_passes_through_as_a_shell_gives_it(tmp_path: Path, 
 
 def test_all_programs_start_in_the_given_folder(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert run_commands(spawn, shell("east-0", "pwd"), [shell("west-0", "pwd")], str(tmp_path)) == 0
-    said = capfd.readouterr()
-    assert said.out == f"{tmp_path}\n"
-    assert said.err == f"west-0: {tmp_path}\n"
+    assert capfd.readouterr() == (f"{tmp_path}\n", f"west-0: {tmp_path}\n")
 
 
 def test_output_of_those_beside_is_on_standard_error_each_line_after_its_host(
@@ -192,10 +187,8 @@ def test_one_beside_that_fails_later_ends_the_program(tmp_path: Path, capfd: pyt
 
 
 def test_one_beside_may_end_well_before_the_program(tmp_path: Path) -> None:
-    beside = shell("west-0", "touch done")
-    assert (
-        run_commands(spawn, shell("east-0", "while ! [ -e done ]; do sleep 0.01; done"), [beside], str(tmp_path)) == 0
-    )
+    main, beside = shell("east-0", "while ! [ -e done ]; do sleep 0.01; done"), shell("west-0", "touch done")
+    assert run_commands(spawn, main, [beside], str(tmp_path)) == 0
 
 
 def test_one_beside_that_outlives_the_program_is_terminated_and_is_no_failure(

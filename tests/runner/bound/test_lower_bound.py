@@ -70,8 +70,7 @@ def test_no_simulated_iteration_is_shorter_than_its_bound(
     point = sweep_point(document)
     variant, iterations = point.variants[0], point.spec.training.iterations
     bounds = lower_bounds(point.topology, variant, iterations)
-    simulation = simulate_variant(point.topology, variant, iterations, effects=effects_of(variant.transport))
-    holds(bounds, simulation)
+    holds(bounds, simulate_variant(point.topology, variant, iterations, effects=effects_of(variant.transport)))
 
 
 @settings(max_examples=40, deadline=None)

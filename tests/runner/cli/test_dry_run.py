@@ -57,8 +57,7 @@ def test_after_the_first_sweep_point_only_links_that_differ_are_listed(capsys: p
 
 
 def test_a_long_list_is_cut_and_says_so(capsys: pytest.CaptureFixture[str]) -> None:
-    names = tuple(f"d{number}" for number in range(12))
-    rows = printed(experiment({}, names, wan={"latency": "5ms"}), capsys)
+    rows = printed(experiment({}, tuple(f"d{number}" for number in range(12)), wan={"latency": "5ms"}), capsys)
     assert len(rows) == MAX_ROWS + 1
     assert rows[-1] == ["and", "6", "more", "rows:", "--json", "has", "all"]
 

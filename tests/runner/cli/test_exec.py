@@ -181,8 +181,7 @@ def test_one_beside_that_fails_at_once_prevents_the_program(tmp_path: Path, capf
 def test_one_beside_that_fails_later_ends_the_program(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     beside = shell("west-0", "while ! [ -e started ]; do sleep 0.01; done; kill -KILL $$")
     # For longer than any test may last.
-    main = shell("east-0", "touch started; exec sleep 3600")
-    assert failed(tmp_path, main, beside) == 128 + signal.SIGKILL
+    assert failed(tmp_path, shell("east-0", "touch started; exec sleep 3600"), beside) == 128 + signal.SIGKILL
     assert capfd.readouterr().err.endswith(": ended with signal SIGKILL before the program on east-0\n")
 
 

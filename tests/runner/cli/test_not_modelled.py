@@ -130,8 +130,7 @@ def test_of_a_sweep_only_the_sweep_points_with_loss_are_marked() -> None:
 
 def test_what_a_variant_asks_for_is_marked_and_leaves_the_links_as_asked() -> None:
     variants = "[{name: a, schedule: gpipe}, {name: b, schedule: gpipe, transport: {congestion: bbr}}]"
-    done = simulated(f"variants={variants}")
-    assert f"{CLEAN}; not modelled: congestion bbr (b)" in one_line(done.stdout)
+    assert f"{CLEAN}; not modelled: congestion bbr (b)" in one_line(simulated(f"variants={variants}").stdout)
     found = load(only("runs")).summary.to_dict("records")
     assert [(row["calibrated"], row["not_modelled"]) for row in found] == [(True, []), (True, ["congestion bbr"])]
 

@@ -48,8 +48,7 @@ def test_the_answer_names_datacenters_dp_cells_stages_and_unused_gpus() -> None:
 
 @pytest.mark.usefixtures("folder")
 def test_a_script_gets_every_figure() -> None:
-    done = planned(document(THREE, 7, links=SLOW), "--json")
-    answer = json.loads(done.stdout)
+    answer = json.loads(planned(document(THREE, 7, links=SLOW), "--json").stdout)
     chosen = answer["chosen"]
     assert chosen.keys() == {
         "datacenters",
@@ -137,8 +136,7 @@ def test_a_search_that_is_cut_off_says_so() -> None:
 
 @pytest.mark.usefixtures("folder")
 def test_a_proven_answer_has_no_gap() -> None:
-    done = planned(document(THREE, 6, links=SLOW), "--json")
-    answer = json.loads(done.stdout)
+    answer = json.loads(planned(document(THREE, 6, links=SLOW), "--json").stdout)
     assert (answer["gap"], answer["tokens_per_s_at_most"]) == (0, answer["chosen"]["tokens_per_s"])
     assert "no plan exceeds" not in planned(document(THREE, 6, links=SLOW)).output
 

@@ -46,8 +46,7 @@ def _on_paper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def simulating(monkeypatch: pytest.MonkeyPatch, simulate: Any) -> Iterator[None]:
     """Simulate each trial by that function within the block."""
     with monkeypatch.context() as patch:
-        sweep = partial(simulated_run.simulate_sweep, simulate=simulate)
-        patch.setattr(simulated_run, "simulate_sweep", sweep)
+        patch.setattr(simulated_run, "simulate_sweep", partial(simulated_run.simulate_sweep, simulate=simulate))
         yield
 
 

@@ -77,8 +77,7 @@ def test_the_trace_of_an_iteration_is_replayed_in_the_same_time(run: Path, tmp_p
             {"name": "in order of the hosts"},
         ],
     }
-    replayed = simulated(tmp_path, replay)
-    times = _times(replayed)
+    times = _times(simulated(tmp_path, replay))
     assert times["replay"] == _times(run)["1f1b"] != times["in order of the hosts"]
 
 

@@ -67,8 +67,7 @@ def test_what_is_kept_makes_the_page_again_without_running(monkeypatch: pytest.M
 
 
 def test_json_has_every_experiment(monkeypatch: pytest.MonkeyPatch) -> None:
-    done = wanbed(monkeypatch, "--random", "2", "--json", simulated_s=2.4)
-    found = json.loads(done.stdout)["random"]
+    found = json.loads(wanbed(monkeypatch, "--random", "2", "--json", simulated_s=2.4).stdout)["random"]
     assert [each["number"] for each in found["experiments"]] == [0, 1]
     assert found["median_error"] == pytest.approx(0.2)
 

@@ -63,8 +63,7 @@ class Slowing(CpuAtHand):
 
 def test_clocks_are_sampled_while_figures_are_measured() -> None:
     device = Slowing()
-    profile = Measurement(device, PACE, lambda _: None).stages(stages_task())
-    conditions = profile.conditions
+    conditions = Measurement(device, PACE, lambda _: None).stages(stages_task()).conditions
     assert conditions is not None
     assert conditions.during is not None
     assert conditions.ceiling.clocks is not None

@@ -37,8 +37,7 @@ def test_several_models_make_one_profile() -> None:
 @pytest.mark.parametrize(("device", "precision"), [("cpu", "fp32"), ("cuda", "bf16")])
 def test_the_precision_is_that_of_the_device_unless_asked_for(device: str, precision: str) -> None:
     assert stages_task("gpt-a", device=device).precision == precision
-    asked = profile_task(["gpt-a"], device, precision="fp32")
-    assert asked.precision == "fp32"
+    assert profile_task(["gpt-a"], device, precision="fp32").precision == "fp32"
 
 
 def test_an_inference_model_is_measured_whole_in_its_own_precision() -> None:

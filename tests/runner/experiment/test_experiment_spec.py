@@ -296,8 +296,7 @@ def test_sections_that_do_not_go_together_are_refused(fields: dict[str, Any], wo
 
 
 def test_a_variant_that_does_not_prefill_needs_no_section_prefill() -> None:
-    variants = variant(prefill="none", pool=0)
-    assert parsed(variants=variants).variants[0].prefill == "none"
+    assert parsed(variants=variant(prefill="none", pool=0)).variants[0].prefill == "none"
     assert parsed(variants=variant(prefill="planned", pool=2), prefill={"rate": "4/s"}).variants[0].pool == 2
 
 

@@ -79,8 +79,7 @@ def test_an_experiment_of_this_project_agrees_with_the_schema(path: Path) -> Non
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
 def test_a_shipped_experiment_names_the_schema_to_editors(path: Path) -> None:
-    first = path.read_text(encoding="utf-8").partition("\n")[0]
-    start, _, schema = first.partition("$schema=")
+    start, _, schema = path.read_text(encoding="utf-8").partition("\n")[0].partition("$schema=")
     assert start == "# yaml-language-server: "
     assert json.loads((path.parent / schema).read_text(encoding="utf-8")) == SCHEMA
 

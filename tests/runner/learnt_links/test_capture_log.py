@@ -57,8 +57,7 @@ def test_both_ends_are_matched_packet_by_packet(tmp_path: Path, order: str) -> N
     other = [(START_NS + 5, udp_frame(bytes(20), 7, port=53))]
     arrived = [(at + 30_000_000 + number, frame) for number, (at, frame) in enumerate(sent) if number != 5]
     east = pcap(tmp_path / "east.pcap", [*other, *sent], order, snap=96)
-    west = pcap(tmp_path / "west.pcap", arrived[:15], order, snap=96)
-    log = read_log(east, west)
+    log = read_log(east, pcap(tmp_path / "west.pcap", arrived[:15], order, snap=96))
     # What was sent after the last packet that arrived may only be missing from the capture.
     assert len(log) == 16
     assert lost_numbers(log.arrival_ns.tolist()) == [5]

@@ -139,10 +139,8 @@ def test_what_a_log_queues_by_itself_is_still_there_where_the_replay_begins() ->
 
 def test_a_replay_of_which_nothing_arrives_has_no_delay() -> None:
     learnt = learn(known_log(KnownLink(), SECONDS), 0.5, 1)
-    nothing = outcome(np.zeros(0), 10)
-    lost = replace(learnt, held_out=dict.fromkeys(learnt.held_out, nothing))
-    document = link_document(lost, "log.csv", {}, [])
-    assert document["held_out"][LEARNT]["delay_p50_ns"] is None
+    lost = replace(learnt, held_out=dict.fromkeys(learnt.held_out, outcome(np.zeros(0), 10)))
+    assert link_document(lost, "log.csv", {}, [])["held_out"][LEARNT]["delay_p50_ns"] is None
     (_, delays_s, loss, error_s) = rows(lost)[1]
     assert (seconds_text(delays_s[0]), loss, seconds_text(error_s)) == (UNKNOWN, 1, UNKNOWN)
     assert [chart.reading for chart in link_charts(lost)]

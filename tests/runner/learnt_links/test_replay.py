@@ -27,8 +27,7 @@ def test_packets_leave_as_if_served_one_by_one(packets: list[tuple[int, int]], b
 
 def test_a_rate_that_falls_slows_what_is_being_sent() -> None:
     rate = ServiceRate(np.array([0.0, 1e6]), np.array([8e6, 4e6]))  # 1000 bytes in the first millisecond.
-    served = serve(np.zeros(1), np.full(1, 2000.0), rate)
-    assert served.departure_ns[0] == pytest.approx(3e6)
+    assert serve(np.zeros(1), np.full(1, 2000.0), rate).departure_ns[0] == pytest.approx(3e6)
 
 
 @given(st.floats(0, 1e10))
@@ -40,8 +39,7 @@ def test_the_bytes_served_and_their_time_are_inverse(at_ns: float) -> None:
 def test_blocks_with_and_without_overflow_make_one_queue() -> None:
     draw = np.random.default_rng(3)
     arrivals = np.cumsum(draw.exponential(1e6, 20_000))
-    sizes = draw.choice([300.0, 1500.0], 20_000)
-    whole = serve(arrivals, sizes, ServiceRate.constant(8e6), 20_000.0)
+    whole = serve(arrivals, draw.choice([300.0, 1500.0], 20_000), ServiceRate.constant(8e6), 20_000.0)
     assert 0.5 < whole.let_in.mean() < 1
     assert (np.diff(whole.departure_ns[whole.let_in]) > 0).all()
     assert (whole.departure_ns - arrivals)[whole.let_in].max() <= 20_000 * 1000 + 1

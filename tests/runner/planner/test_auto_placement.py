@@ -26,8 +26,7 @@ def parsed(document: dict[str, Any]) -> Experiment:
 
 
 def test_stages_lie_where_the_planner_puts_them() -> None:
-    experiment = parsed(document({"a": 3, "b": 2, "c": 2}, 7, links=SLOW, variants=[AUTO]))
-    (variant,) = experiment.points()[0].variants
+    (variant,) = parsed(document({"a": 3, "b": 2, "c": 2}, 7, links=SLOW, variants=[AUTO])).points()[0].variants
     homes = [place.datacenter for place in variant.placement.pipelines[0]]
     assert homes in (list("aaaccbb"), list("bbccaaa"))
 
@@ -52,8 +51,7 @@ def test_each_sweep_point_has_its_own_placement_and_the_document_keeps_auto() ->
     ]
     assert [order[1] for order in orders] == ["c", "b"]
     assert experiment.document()["variants"][0]["placement"] == "auto"
-    again = parsed(experiment.document())
-    assert again.config_hash == experiment.config_hash
+    assert parsed(experiment.document()).config_hash == experiment.config_hash
 
 
 @pytest.mark.parametrize(

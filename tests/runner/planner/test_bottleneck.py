@@ -262,8 +262,7 @@ def test_the_parts_of_the_critical_path_add_up_to_all_of_the_time(schedule: str,
     task = random_task(seed, schedule)
     for candidate in greedy_candidates(search_space(task)):
         variant = task.resolve(candidate)
-        simulation = simulate_variant(task.topology, variant, 3)
-        path = bottleneck_of(task.topology, variant, simulation, 1).path
+        path = bottleneck_of(task.topology, variant, simulate_variant(task.topology, variant, 3), 1).path
         assert sum(each.share for each in path) == pytest.approx(1.0, abs=1e-9)
         assert all(each.latency <= each.share for each in path)
         assert list(path) == sorted(path, key=lambda each: -each.share)

@@ -142,8 +142,7 @@ def of_beginning(runs: tuple[tuple[str, int], ...], pipelines: int, gpus_per_hos
     )
     content["topology"]["datacenters"][1]["gpus_per_host"] = gpus_per_host
     task = task_of(content)
-    top = ceiling(task)(pipelines, runs, 1)
-    return round(pipelines * task.counted_per_sequence / top * 1e3, 3)
+    return round(pipelines * task.counted_per_sequence / ceiling(task)(pipelines, runs, 1) * 1e3, 3)
 
 
 def test_replicas_on_one_host_sum_without_the_network() -> None:

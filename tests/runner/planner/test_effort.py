@@ -53,8 +53,7 @@ def test_a_time_limit_holds_in_the_middle_of_a_simulation() -> None:
 
 def test_the_first_candidate_may_have_a_longer_limit() -> None:
     clock = Clock()
-    effort = Effort(Limits(time_s=60.0, first_s=300.0), clock=clock)
-    prices = Prices(by_cells, effort)
+    prices = Prices(by_cells, Effort(Limits(time_s=60.0, first_s=300.0), clock=clock))
     clock.now_s = 200.0
     prices(candidate(1))
     with pytest.raises(LimitReachedError, match=r"^at the time limit of 60s, after 1 simulation$"):

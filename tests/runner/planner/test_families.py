@@ -60,8 +60,7 @@ def test_a_family_that_does_not_fit_is_told_and_left_out(monkeypatch: pytest.Mon
     monkeypatch.setattr(families, "priced_family", lambda *_, **__: None)
     told: list[str] = []
     unused: Any = None
-    found = FamiliesAsked((Family.PIPELINE, Family.DILOCO)).prices(unused, unused, unused, told.append)
-    assert found == (own,)
+    assert FamiliesAsked((Family.PIPELINE, Family.DILOCO)).prices(unused, unused, unused, told.append) == (own,)
     assert told == ["diloco: it needs whole replicas in two datacenters or more, and none fits"]
 
 

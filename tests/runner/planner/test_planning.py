@@ -27,8 +27,7 @@ def test_fewer_datacenters_than_are_offered_can_be_the_better_answer() -> None:
     found = plan(task, pricing=pricing)
     assert found.chosen.candidate == Candidate(2, 1, (("near", 3),))
     assert found.unused == {"near": 0, "far": 3}
-    everywhere = Candidate(1, 3, (("near", 2), ("far", 1)))
-    assert pricing(everywhere).tokens_per_s < found.chosen.price.tokens_per_s
+    assert pricing(Candidate(1, 3, (("near", 2), ("far", 1)))).tokens_per_s < found.chosen.price.tokens_per_s
 
 
 def test_better_search_orders_datacenters_by_their_links_and_greedy_does_not() -> None:

@@ -21,8 +21,7 @@ def two(slower: list[dict[str, Any]], schedule: str = "gpipe", **compute: Any) -
 
 @pytest.mark.parametrize(("slow", "chosen"), [("a", "b"), ("b", "a")])
 def test_a_plan_takes_the_faster_of_two_datacenters(slow: str, chosen: str) -> None:
-    task = task_of(two([{"datacenter": slow, "factor": 2}]), pipelines=1)
-    found = plan(task)
+    found = plan(task_of(two([{"datacenter": slow, "factor": 2}]), pipelines=1))
     assert found.chosen.candidate.datacenters == (chosen,)
     assert found.proven
 

@@ -136,8 +136,7 @@ def test_no_candidate_exceeds_what_a_search_says_is_possible(seed: int, simulati
 @examples(15, drawn_anew=30)
 @given(st.integers(0, 10_000))
 def test_without_a_ceiling_every_candidate_is_priced(seed: int) -> None:
-    task = random_task(seed)
-    space = search_space(task)
+    space = search_space(random_task(seed))
     better = search_better(space, Prices(at_random(seed)), nothing_known)
     oracle = search_exhaustively(space, Prices(at_random(seed)))
     if not any(space.alike.values()):
@@ -173,8 +172,7 @@ def test_runners_up_are_the_greedy_candidates_of_other_numbers_of_cells() -> Non
     space = search_space(task_of(document({"a": 12}, 2, variants=GPIPE)))
     found = search_better(space, Prices(by_pipelines), lambda pipelines, _, __: float(pipelines), runners_up=3)
     assert [priced.candidate.dp_cells for priced in found.priced] == [6, 5, 4, 3]
-    cut = search_better(space, at_most(1, at_random(0)), nothing_known, runners_up=3)
-    assert cut.simulations == 1
+    assert search_better(space, at_most(1, at_random(0)), nothing_known, runners_up=3).simulations == 1
 
 
 def by_pipelines(candidate: Candidate) -> Price:

@@ -73,8 +73,7 @@ def test_every_candidate_comes_once(seed: int) -> None:
 
 @given(st.lists(st.integers(1, 30), min_size=2, max_size=5), st.integers(1, 12))
 def test_one_pipeline_more_than_the_most_does_not_fit(gpus: list[int], stages: int) -> None:
-    topology = network(dict(zip("abcde", gpus, strict=False)))
-    most = most_pipelines(topology, stages)
+    most = most_pipelines(network(dict(zip("abcde", gpus, strict=False))), stages)
     assert sum(count // (most + 1) for count in gpus) < stages
     assert most == 0 or sum(count // most for count in gpus) >= stages
 

@@ -124,8 +124,7 @@ def test_pipelines_to_share_follow_from_transfer_and_forward_times(
 
 def test_without_a_wan_to_cross_there_is_nothing_to_share() -> None:
     topology = network()
-    placement = place_stages(topology, 2, 2, ["east", "east"])
-    assert pipelines_to_share(topology, placement, AUTO, work(2, 1)) == 1
+    assert pipelines_to_share(topology, place_stages(topology, 2, 2, ["east", "east"]), AUTO, work(2, 1)) == 1
 
 
 def test_an_ideal_transport_has_neither_window_nor_headers() -> None:
@@ -174,8 +173,7 @@ def test_a_ring_takes_its_steps_at_the_rate_and_one_latency_and_the_optimizer_fo
 
 def test_a_ring_takes_at_least_a_latency_each_step() -> None:
     topology = network(node_pair_rate="unlimited")
-    apart = place_stages(topology, 1, 2, [["east"], ["west"]])
-    assert between(topology, apart) == (2 * 40 * MS,)
+    assert between(topology, place_stages(topology, 1, 2, [["east"], ["west"]])) == (2 * 40 * MS,)
 
 
 def test_the_rings_of_all_stages_share_a_trunk() -> None:
@@ -227,8 +225,7 @@ def test_windows_matter_where_a_round_trip_takes_time_and_a_transfer_is_not_of_v
     two = TransportSpec.model_validate({"connections": 2, "window": "64KiB"})
     most_bytes = MOST_WINDOWS * 2 * two.window
     for size_bytes, limited in ((most_bytes, True), (most_bytes + 1, False)):
-        costs = replace(work(2), activation_bytes=(size_bytes,))
-        found = boundary_costs(topology, placement, two, costs, 1)[0]
+        found = boundary_costs(topology, placement, two, replace(work(2), activation_bytes=(size_bytes,)), 1)[0]
         assert (found.links is not None) is limited
     near = network(latency="0ns")
     assert boundary_costs(near, at(near, 1, 2), AUTO, work(2), 1)[0].links is None

@@ -126,13 +126,11 @@ def test_the_document_finds_the_run_from_any_folder(run: wanbed.Run) -> None:
     written = document({"from": run.path.name}, engine="simulate", sweep=AT_5_MS)
     own = parse_experiment(written, "exp.yaml", run.path.parent)
     assert own.document()["compute"]["from"] == str(run.path.resolve())
-    again = parse_experiment(own.document(), "exp.yaml", Path("elsewhere"))
-    assert again.config_hash == own.config_hash
+    assert parse_experiment(own.document(), "exp.yaml", Path("elsewhere")).config_hash == own.config_hash
 
 
 def test_the_manifest_has_the_run_and_the_hash_of_its_spans(run: wanbed.Run) -> None:
-    own = experiment(run, sweep=AT_5_MS)
-    source = own.points()[0].variants[0].document()["replicas"]["from"]
+    source = experiment(run, sweep=AT_5_MS).points()[0].variants[0].document()["replicas"]["from"]
     assert (source["run"], source["engine"], source["variant"]) == (str(run.path), "simulate", "gpipe")
     assert (source["sweep_point"], source["repeats"], source["resampled"]) == (0, (0, 1), False)
     assert re.fullmatch("[0-9a-f]{64}", source["spans_sha256"])

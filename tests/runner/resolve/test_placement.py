@@ -44,8 +44,7 @@ def test_every_stage_has_its_own_gpu_and_replicas_share_a_datacenter(data: st.Da
 @given(st.data(), NETWORKS)
 def test_stages_are_even_wherever_there_are_gpus(data: st.DataObject, topology: Topology) -> None:
     gpus = [sum(host.gpus for host in dc.hosts) for dc in topology.datacenters]
-    stages = data.draw(st.integers(1, sum(gpus)))
-    shares = counts(place_stages(topology, stages), topology)
+    shares = counts(place_stages(topology, data.draw(st.integers(1, sum(gpus)))), topology)
     most = max(shares)
     assert all(share >= most - 1 or share == there for share, there in zip(shares, gpus, strict=True))
     with_room = [share for share, there in zip(shares, gpus, strict=True) if share < there]

@@ -119,8 +119,7 @@ def test_an_endless_list_is_cut_at_the_most_actions_that_a_stage_has() -> None:
 
 def test_a_call_that_never_returns_is_given_up_and_its_line_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(schedule_check, "CALL_LIMIT_S", 0.2)
-    text = fault(NeverReturning)
-    assert text.startswith(f"it has not returned after 0.2 s ({__file__}:")
+    assert fault(NeverReturning).startswith(f"it has not returned after 0.2 s ({__file__}:")
 
 
 def test_a_deadlock_names_what_the_stage_waits_for_and_what_its_list_has_next() -> None:

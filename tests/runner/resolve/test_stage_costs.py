@@ -80,8 +80,7 @@ def test_parts_of_a_backward_that_were_measured_are_replayed_as_measured(
     write_measured_profile(tmp_path, parts)
     # By a path relative to here: the absolute one may be longer than a name can be.
     monkeypatch.chdir(tmp_path)
-    work = resolved(4, model="gpt-tiny", compute={"profile": "measured.json"})
-    durations = work.replay(1).durations
+    durations = resolved(4, model="gpt-tiny", compute={"profile": "measured.json"}).replay(1).durations
     assert [durations.of(kind) for kind in _BACKWARDS] == [2 * MS, 3 * MS, MS // 2]
 
 

@@ -321,8 +321,7 @@ def test_each_bucket_of_each_rank_and_iteration_has_a_span(monkeypatch: pytest.M
 
 
 def test_windows_are_counted_along_one_direction_of_a_boundary(monkeypatch: pytest.MonkeyPatch) -> None:
-    transport = TransportSpec.model_validate({"window": "64KiB"})
-    window_bytes = transport.window
+    window_bytes = TransportSpec.model_validate({"window": "64KiB"}).window
     changes = {
         "topology.wan": {"latency": "20ms", "rate": "1Gbit"},
         "compute": {**BY_HAND["compute"], "activation": f"{10 * window_bytes}B"},
@@ -410,6 +409,5 @@ def test_segments_and_windows_of_a_trace_are_counted(tmp_path: Path, monkeypatch
     assert trace_field(tmp_path, monkeypatch, "MAX_SEGMENTS", segments - 1, lossy) == "topology.wan"
     assert trace_field(tmp_path, monkeypatch, "MAX_SEGMENTS", segments, lossy) is None
     monkeypatch.undo()
-    window_bytes = TransportSpec().window
-    windows = 3 * 5 * (10**6 // window_bytes)
+    windows = 3 * 5 * (10**6 // TransportSpec().window)
     assert trace_field(tmp_path, monkeypatch, "MAX_WINDOWS", windows, lossy) is None

@@ -89,8 +89,7 @@ def test_the_field_changes_nothing_that_is_kept_where_it_has_its_default() -> No
     assert plain.document() == written.document()
     assert "virtual_stages" not in str(plain.document())
     assert "virtual" not in str([point.resolved() for point in plain.points()])
-    divided = experiment(ZB_V)
-    assert divided.document()["variants"][0]["training"]["virtual_stages"] == 2
+    assert experiment(ZB_V).document()["variants"][0]["training"]["virtual_stages"] == 2
 
 
 def test_schedules_that_have_none_refuse_virtual_stages() -> None:

@@ -157,8 +157,7 @@ def test_the_refusal_says_which_folder_and_what_to_do(tmp_path: Path) -> None:
 
 def test_a_killed_writer_releases_the_lock(tmp_path: Path) -> None:
     def hold_and_die() -> None:
-        holding = exclusively(tmp_path)
-        holding.__enter__()
+        exclusively(tmp_path).__enter__()
         os._exit(0)
 
     child = multiprocessing.get_context("fork").Process(target=hold_and_die)

@@ -96,8 +96,7 @@ def test_a_folder_that_is_not_there_has_no_runs(tmp_path: Path) -> None:
 
 
 def test_a_run_is_found_by_name_and_by_path(store: RunStore) -> None:
-    root = store.path.parent
-    assert run_at(store.path.name, root) == store.path
+    assert run_at(store.path.name, store.path.parent) == store.path
     assert run_at(str(store.path), Path("elsewhere")) == store.path
 
 

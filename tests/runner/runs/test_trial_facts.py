@@ -35,7 +35,6 @@ def test_links_carry_what_is_summed(
         "training": training,
         "variants": [{"name": "v", "schedule": "dp", "transport": {"connections": 2, **transport}, **variant}],
     }
-    run = simulate_here(yaml.safe_dump(experiment), tmp_path)
-    (row,) = run.summary.to_dict("records")
+    (row,) = simulate_here(yaml.safe_dump(experiment), tmp_path).summary.to_dict("records")
     payload_bytes = row["wan_goodput_bps"] / 8 * row["iteration_time_s"] * training["iterations"]
     assert payload_bytes == pytest.approx(row["wan_bytes"] * 1448 / 1514, rel=0.01)

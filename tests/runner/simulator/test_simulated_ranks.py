@@ -24,8 +24,7 @@ class Sums:
 def test_a_rank_that_begins_again_is_the_same_and_does_nothing_yet() -> None:
     what = RankState(1, 2, 3, 4, 5, durations_ns=[{ActionKind.FORWARD: 7}], numbers=[8], optimizer_ns=9)
     under_way = replace(what, iteration=6, busy=True, held=True, schedule=object(), unsent=2, sent_ns=3, updates=True)
-    ended = replace(under_way, done=True, lost=True, unended=1)
-    assert ended.begun_again(4) == replace(what, iteration=4)
+    assert replace(under_way, done=True, lost=True, unended=1).begun_again(4) == replace(what, iteration=4)
 
 
 def test_ranks_are_those_of_the_given_pipelines_one_pipeline_after_the_other() -> None:

@@ -100,8 +100,7 @@ def test_a_direction_that_is_alone_fills_the_line() -> None:
 
 
 def test_what_the_other_direction_sends_after_the_acknowledgements_delays_none() -> None:
-    both = TwoWays(window(50_000), window(100_000))
-    ends_ns = both.ends_ns((0, 0, 100_000), (1, LATENCY_NS + 1, 100_000))
+    ends_ns = TwoWays(window(50_000), window(100_000)).ends_ns((0, 0, 100_000), (1, LATENCY_NS + 1, 100_000))
     assert ends_ns[0] == 2 * LATENCY_NS + 50_000_000
 
 

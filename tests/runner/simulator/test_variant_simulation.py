@@ -267,8 +267,7 @@ def test_iterations_do_not_wait_for_each_other_beyond_what_they_need() -> None:
         "training": {"stages": 2, "microbatches": 1, "iterations": 2, "warmup": 0},
         "variants": [{"name": "any", "schedule": "gpipe"}],
     }
-    simulation = simulated(sweep_point(document), IDEAL)
-    assert simulation.windows_ns == [(0, 62_000_000), (62_000_000, 124_000_000)]
+    assert simulated(sweep_point(document), IDEAL).windows_ns == [(0, 62_000_000), (62_000_000, 124_000_000)]
 
 
 def test_what_replicas_far_apart_sum_crosses_the_wan() -> None:

@@ -92,8 +92,7 @@ def test_a_run_that_cannot_be_compared_with_is_refused_in_one_line(
 
 
 def test_fields_of_later_versions_are_no_difference(tmp_path: Path) -> None:
-    path = write_run(tmp_path, ONE)
-    run = load(path)
+    run = load(write_run(tmp_path, ONE))
     for entry in run.manifest["sweep_points"]:
         for variant in entry["variants"].values():
             del variant["pipelines_per_cell"]

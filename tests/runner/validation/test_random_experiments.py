@@ -46,8 +46,7 @@ def test_another_text_gives_something_else() -> None:
 
 def test_choices_come_as_often_as_they_should() -> None:
     dice = Dice("often")
-    found = Counter(dice.weighted((("often", 3), ("seldom", 1))) for _ in range(4000))
-    assert 2800 < found["often"] < 3200
+    assert 2800 < Counter(dice.weighted((("often", 3), ("seldom", 1))) for _ in range(4000))["often"] < 3200
     assert 1200 < sum(dice.chance(0.35) for _ in range(4000)) < 1600
     assert {dice.one("abc") for _ in range(100)} == set("abc")
     assert {dice.whole(2, 4) for _ in range(100)} == {2, 3, 4}
@@ -89,8 +88,7 @@ def test_a_seed_gives_the_same_experiments_on_every_machine() -> None:
 @given(seeds, numbers)
 @settings(max_examples=60, deadline=None)
 def test_every_draw_resolves_and_simulates(seed: int, number: int) -> None:
-    document = draw_experiment(seed, number)
-    point = resolved(document)
+    point = resolved(draw_experiment(seed, number))
     (variant,) = point.variants
     simulation = simulate_variant(point.topology, variant, point.spec.training.iterations)
     assert simulation.iteration_time_ns(point.spec.training.warmup) > 0
@@ -101,8 +99,7 @@ def test_every_draw_resolves_and_simulates(seed: int, number: int) -> None:
 @given(seeds, numbers)
 @settings(max_examples=60, deadline=None)
 def test_every_draw_is_small(seed: int, number: int) -> None:
-    document = draw_experiment(seed, number)
-    experiment = parse_experiment(document, "drawn", Path())
+    experiment = parse_experiment(draw_experiment(seed, number), "drawn", Path())
     assert len(experiment.points()[0].topology.hosts) <= MOST_HOSTS
     assert Volume.of(experiment).total_bytes <= 1.5 * MOST_BYTES
     assert experiment.spec.training.iterations <= 3
@@ -111,8 +108,7 @@ def test_every_draw_is_small(seed: int, number: int) -> None:
 @given(seeds, numbers)
 @settings(max_examples=30, deadline=None)
 def test_a_draw_is_written_as_a_user_writes(seed: int, number: int) -> None:
-    document = draw_experiment(seed, number)
-    spec = parse_model(ExperimentSpec, document, "drawn")
+    spec = parse_model(ExperimentSpec, draw_experiment(seed, number), "drawn")
     assert parse_model(ExperimentSpec, spec.document(), "again") == spec
 
 
@@ -139,8 +135,7 @@ def test_three_hundred_seeds_cover(trait: str) -> None:
 
 def test_three_hundred_seeds_cover_atlas_with_and_without_sharing() -> None:
     atlas = [traits(point) for document, point in covered() if document["variants"][0]["schedule"] == "atlas"]
-    shared = sum("temporal sharing" in found for found in atlas)
-    assert 3 <= shared <= len(atlas) - 3
+    assert 3 <= sum("temporal sharing" in found for found in atlas) <= len(atlas) - 3
 
 
 def test_three_hundred_seeds_cover_one_to_four_gpus_a_host() -> None:

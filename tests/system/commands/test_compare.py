@@ -61,8 +61,7 @@ def compared(*arguments: str | Path | int, status: int = 0) -> dict[str, Any]:
 def test_5_percent_slower_is_caught_with_5_repeats(baseline: Path, slower: Path) -> None:
     refused = compared(baseline, slower, status=3)
     assert {each["field"].partition(".")[0] for each in refused["differences"]} == {"compute"}
-    document = compared(baseline, slower, "--allow", "compute", status=1)
-    (point,) = document["sweep_points"]
+    (point,) = compared(baseline, slower, "--allow", "compute", status=1)["sweep_points"]
     # Three microbatches at one stage and one at the other take 20 of an iteration's 412 ms longer.
     assert 1.03 < point["ratio"] < 1.07
     assert point["interval"][0] > 1.02
@@ -87,8 +86,7 @@ def test_the_same_thing_run_twice_passes_and_is_the_noise_of_this_machine(
 
 def test_a_link_that_no_machine_holds_fails_calibration_and_is_refused(baseline: Path, run_of: RunOf) -> None:
     settings = [word for path, value in BEYOND_ANY_MACHINE.items() for word in ("--set", f"{path}={value}")]
-    failed = run_of(*settings, status=1)
-    document = compared(baseline, failed, "--allow", "topology", status=3)
+    document = compared(baseline, run_of(*settings, status=1), "--allow", "topology", status=3)
     (refused,) = (each for each in document["differences"] if not each["allowed"])
     assert refused["field"] == "calibration"
     assert "outside tolerance" in refused["b"]

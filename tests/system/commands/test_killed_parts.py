@@ -64,8 +64,7 @@ def test_what_is_killed_leaves_one_line_and_no_data(what: str, tmp_path: Path) -
         try:
             until_within(PATIENCE_S, lambda: bool(matching(sign)))
             time.sleep(later_s)
-            victims = matching(VICTIMS.get(what, sign))
-            os.kill(victims[0], signal.SIGKILL)
+            os.kill(matching(VICTIMS.get(what, sign))[0], signal.SIGKILL)
             errors = running.communicate(timeout=PATIENCE_S)[1]
         finally:
             running.terminate()

@@ -36,8 +36,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_trace_keeps_every_rule_and_perfetto_finds_nothing_to_complain_of(run: Path, tmp_path: Path) -> None:
     counts = printed("trace", run, "--output", tmp_path / "trace.json")
     assert problems(load_trace(tmp_path / "trace.json")) == []
-    spans = results.load(run).spans
-    sends = int((spans["kind"] == "send").sum())
+    sends = int((results.load(run).spans["kind"] == "send").sum())
     assert sends == 2 * 2 * 1 * 2 * 3 * 4, "variants, tensors, boundaries, pipelines, iterations, microbatches"
     assert counts["flows"] == sends
     engine = Engine()

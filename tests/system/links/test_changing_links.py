@@ -78,8 +78,7 @@ def test_packets_meet_a_change_within_a_tenth_of_a_millisecond(found: Any) -> No
 
 
 def test_packets_stay_in_order_and_none_is_lost_but_while_the_link_is_down(found: Any) -> None:
-    order = found["probed"]["order"]
-    assert all(earlier < later for earlier, later in pairwise(order))
+    assert all(earlier < later for earlier, later in pairwise(found["probed"]["order"]))
     lost = [sent_ns for sent_ns, arrived_ns in found["probed"]["sent"] if arrived_ns is None]
     assert len(lost) > (EVERYTHING_UP - DOWN) // (5 * MS)
     assert all(DOWN <= sent_ns <= EVERYTHING_UP + 100_000 for sent_ns in lost)

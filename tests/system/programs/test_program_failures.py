@@ -142,8 +142,7 @@ def test_a_full_disk_is_the_program_s_own_error(bed: Bed) -> None:
 
 
 def test_a_folder_that_programs_may_only_read_is_not_written_to(bed: Bed) -> None:
-    fault = bed.fault(STEPS + "    open('mine', 'w')\n", read_only=True)
-    assert "Read-only file system" in fault
+    assert "Read-only file system" in bed.fault(STEPS + "    open('mine', 'w')\n", read_only=True)
     assert not (bed.folder / "mine").exists()
 
 
@@ -167,8 +166,7 @@ def test_what_keeps_a_program_from_training_is_said_in_one_line(bed: Bed, progra
 
 def test_hosts_have_their_own_names_and_find_each_other(bed: Bed) -> None:
     code = "import socket; print(socket.gethostname(), socket.gethostbyname('west-0') != '127.0.0.1')\n"
-    record = bed.run(code + STEPS)
-    assert record.outputs["rank-0.stdout"].read_text().startswith("east-0 True")
+    assert bed.run(code + STEPS).outputs["rank-0.stdout"].read_text().startswith("east-0 True")
 
 
 def test_the_machine_is_as_it_was(module_bed: Bed) -> None:

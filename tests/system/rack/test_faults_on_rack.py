@@ -130,8 +130,7 @@ def test_a_replica_that_is_killed_comes_back_on_its_machine(
     (row,) = stored.summary.to_dict("records")
     assert row["outcome"] == "survived"
     assert 0 < row["time_to_detect_s"] < row["time_to_recover_s"]
-    spans = stored.spans
-    assert spans.groupby("rank")["iteration"].max().tolist() == [199, 199, 199]
+    assert stored.spans.groupby("rank")["iteration"].max().tolist() == [199, 199, 199]
     (trial,) = stored.trials
     (injected,) = trial.facts["faults"]["injected"]
     # Both have this machine's clock.

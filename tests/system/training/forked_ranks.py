@@ -61,8 +61,7 @@ ENVIRONMENT = {"PYTHONPATH": str(ROOT), "TORCH_CPP_LOG_LEVEL": "FATAL"}
 def fork_ranks(replace: Callable[[type, str, object], None] = setattr) -> None:
     """Fork what any testbed of this process starts on its hosts."""
     replace(EmulatedHost, "start_module", start_module)
-    parent = property(lambda network: server_of(network.hosts[0]._marker).pid)
-    replace(EmulatedNetwork, "module_parent", parent)
+    replace(EmulatedNetwork, "module_parent", property(lambda network: server_of(network.hosts[0]._marker).pid))
 
 
 def trained(experiment: Mapping[str, Any], folder: Path, *options: str) -> Run:

@@ -76,8 +76,7 @@ class Failed:
 @pytest.fixture(scope="module")
 def failed(tmp_path_factory: pytest.TempPathFactory) -> Failed:
     kernel_or_skip()
-    folder = tmp_path_factory.mktemp("failed")
-    run = run_here(IN_VIRTUAL_TIME, folder)
+    run = run_here(IN_VIRTUAL_TIME, tmp_path_factory.mktemp("failed"))
     facts = [read_json(path)["faults"] for path in sorted(run.path.glob(f"trials/*/*/*/{TRIAL_FACTS}"))]
     return Failed(run.summary.to_dict("records"), facts, run)
 

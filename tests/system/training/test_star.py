@@ -63,8 +63,7 @@ def test_the_others_go_on_without_a_replica_that_is_killed(emulated: Run) -> Non
     undisturbed, survived, _ = emulated.summary.sort_values("sweep_point").to_dict("records")
     assert (undisturbed["outcome"], survived["outcome"]) == (None, "survived")
     assert survived["time_to_detect_s"] < 0.5
-    spans = emulated.spans[emulated.spans["sweep_point"] == 1]
-    last = spans.groupby("rank")["iteration"].max()
+    last = emulated.spans[emulated.spans["sweep_point"] == 1].groupby("rank")["iteration"].max()
     assert last[FAILING] < ITERATIONS - 1
     assert all(last[rank] == ITERATIONS - 1 for rank in (0, 1))
     assert survived["slowest_replica_time_s"] <= undisturbed["slowest_replica_time_s"] * 1.01

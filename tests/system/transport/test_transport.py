@@ -146,8 +146,7 @@ def transport_goodput(
         for end in ends:
             end.end_input()
         used_s = sum(end.cpu_s() for end in ends)
-    begun_ns = received[0][1]
-    settled = [end_ns for _, _, end_ns in received if end_ns >= begun_ns + settling * 1_000_000_000]
+    settled = [end_ns for _, _, end_ns in received if end_ns >= received[0][1] + settling * 1_000_000_000]
     goodput_bps = 8e9 * ACTIVATION_BYTES * (len(settled) - 1) / (settled[-1] - settled[0])
     return goodput_bps, used_s / (microbatches * ACTIVATION_BYTES / 1e9)
 

@@ -183,8 +183,7 @@ def alone(
     network, events = Network(topology, connections, variant, effects), EventQueue()
     traffic = SimulatedBackground(point.background, network, events)
     rows: list[int] = []
-    channels = replace(network, beside=traffic.by_host).channels(traffic.networks, events)
-    traffic.begin(channels, [rows])
+    traffic.begin(replace(network, beside=traffic.by_host).channels(traffic.networks, events), [rows])
     while events.next_ns is not None and events.next_ns <= until_ns:
         rows += [0] * (ended(events.next_ns) - len(rows))
         events.handle_next_instant()
@@ -220,8 +219,7 @@ def test_what_a_flow_offers_beyond_128_kib_a_connection_is_lost() -> None:
     # 300 Mbit/s are 187,500 bytes every 5 ms, of which the line carries 5,000.
     for connections, held in ((1, 131_072), (2, 262_144), (3, 393_216)):
         flow = {**constant("20ms", "100s"), "rate": "300Mbit", "connections": connections}
-        sent = alone(flow, 50 * S, ended=some, node_pair_rate="8Mbit").sent
-        assert sent.wire_bytes[-1] == held + 187_500
+        assert alone(flow, 50 * S, ended=some, node_pair_rate="8Mbit").sent.wire_bytes[-1] == held + 187_500
     slow = alone({**constant("20ms", "100s"), "rate": "300Mbit"}, 50 * S, ended=some, node_pair_rate="300Mbit").sent
     assert slow.wire_bytes[-1] == 4 * 187_500
 

@@ -84,8 +84,7 @@ def test_where_a_rank_noticed_nothing_not_all_knew() -> None:
 
 def test_an_attempt_that_no_fault_explains_failed_when_its_first_rank_ended() -> None:
     ends = RankEnd(0, 1, 80, "lost rank 1"), RankEnd(1, -9, 70, "")
-    found = replace(attempt("rank", (), *ends), faults=())
-    assert found.failed_ns == 70
+    assert replace(attempt("rank", (), *ends), faults=()).failed_ns == 70
 
 
 def test_what_is_kept_has_only_the_iterations_that_count_and_is_complete() -> None:

@@ -9,8 +9,7 @@ FIRST, DOWN = LinkConditions(20, 10**9), LinkConditions(20, 10**9, up=False)
 
 def test_changes_of_a_direction_are_listed_until_the_trial_ends_also_if_they_begin_anew() -> None:
     course = course_of([(0, FIRST), (30, DOWN), (40, FIRST)], period_ns=100)
-    topology = Topology((), 0, None, (link_of(("a", "b"), FIRST, FIRST, (None, course)),))
-    rows = link_changes(topology, 135)
+    rows = link_changes(Topology((), 0, None, (link_of(("a", "b"), FIRST, FIRST, (None, course)),)), 135)
     assert [(row.due_ns, row.applied_ns, row.source, row.destination, row.up) for row in rows] == [
         (0, 0, "b", "a", True),
         (30, 30, "b", "a", False),

@@ -176,8 +176,7 @@ def test_with_torch_processes_get_the_inference_work_and_a_longer_rendezvous(
 ) -> None:
     service, _, _ = planned()
     work = InferenceWork(service.model, seed=4, device="cpu")
-    addresses = AddressBook(one_point().topology, slot=3)
-    setting = SharedConfig(addresses, {}, 1.0, "00" * 16, 5, Path("/trial"), 7)
+    setting = SharedConfig(AddressBook(one_point().topology, slot=3), {}, 1.0, "00" * 16, 5, Path("/trial"), 7)
     serving = configure_serving(replace(service, inference=work), setting)
     for datacenter in service.datacenters:
         for group in datacenter.groups:

@@ -169,8 +169,7 @@ def test_settings_follow_the_section_and_the_network_inside_a_datacenter() -> No
     assert (own.policy, own.guard_ns, own.chunk_tokens, own.warmup_iterations) == ("planned", 3 * 10**6, 256, 2)
     assert (own.slo_ns, own.dispatch_ns, own.transfer_latency_ns) == (2 * 10**9, 50_000, 50_000)
     ideal = variant(transport={"model": "ideal"})
-    whole = service(**with_prefill(kv=None, activation=None), **ideal)
-    assert whole.settings.transfer_rate_bps == 10**10
+    assert service(**with_prefill(kv=None, activation=None), **ideal).settings.transfer_rate_bps == 10**10
     # A token's cache is 128 KiB and its activation 8 KiB: the slower of the two is planned with.
     half = service(**with_prefill(kv="64KiB", activation="1KiB"), **ideal)
     assert half.settings.transfer_rate_bps == 2 * 10**10

@@ -189,8 +189,7 @@ class Stubborn(GPipe):
 
 def pool_service(**prefill: Any) -> tuple[PrefillSimulation, ServiceConfig]:
     """A service on a pool of one GPU a datacenter, over 10 Gbit/s and 50 us."""
-    of = point(**variant(prefill="none", pool=2), **with_prefill(**prefill))
-    service = of.variants[0].service
+    service = point(**variant(prefill="none", pool=2), **with_prefill(**prefill)).variants[0].service
     assert service is not None
     return PrefillSimulation(service, LINE, {}), service
 

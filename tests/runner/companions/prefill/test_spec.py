@@ -43,8 +43,7 @@ def test_a_mistake_is_reported_in_one_line_with_its_remedy(written: dict[str, An
 
 def test_written_document_gives_an_equal_experiment() -> None:
     prompt = {"median": 1000, "spread": 1.5}
-    written = with_prefill(trace="gamma", rate="0.25/s", variation=3, prompt=prompt, guard="1ms")
-    first = experiment(**written)
+    first = experiment(**with_prefill(trace="gamma", rate="0.25/s", variation=3, prompt=prompt, guard="1ms"))
     again = parse_experiment(first.document(), "exp.yaml", Path())
     assert again.spec == first.spec
     assert again.config_hash == first.config_hash

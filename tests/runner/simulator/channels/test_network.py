@@ -134,8 +134,7 @@ def test_a_line_is_as_fast_as_the_narrowest_of_what_it_crosses() -> None:
 
 def test_a_trunk_that_carries_all_its_node_pairs_at_once_limits_none() -> None:
     pairs = [("east-0.0", "west-0.0"), ("east-1.0", "west-1.0")]
-    enough = network(wan={"rate": "16Mbit", "node_pair_rate": "8Mbit"})
-    assert known_at_once(enough, *pairs) == [True, True]
+    assert known_at_once(network(wan={"rate": "16Mbit", "node_pair_rate": "8Mbit"}), *pairs) == [True, True]
     assert known_at_once(network(wan={"rate": "15999999bit", "node_pair_rate": "8Mbit"}), *pairs) == [False, False]
     # One that nothing narrower comes before limits also a single node pair.
     alone = network(wan={"rate": "8Mbit"})

@@ -89,8 +89,7 @@ def test_where_the_network_inside_is_the_slower_one_it_sets_the_pace(slower: int
 
 
 def test_without_turns_own_transfers_go_before_those_still_arriving_from_a_mate() -> None:
-    inside = Line(None, 50, headers=False)
-    there = told_of(shared(2, 200, inside=inside), [(0, 0, 0), (10, 1, 0)])
+    there = told_of(shared(2, 200, inside=Line(None, 50, headers=False)), [(0, 0, 0), (10, 1, 0)])
     # Own halves have left by 100 and 110; those of the other wait for them, and are handed over in 50.
     assert there == {(0, 0): 110 + 100 + 5 + 50, (1, 0): 100 + 100 + 5 + 50}
 

@@ -94,8 +94,7 @@ def test_parts_are_exact_up_to_the_largest_product_and_do_not_overflow_beyond() 
     # The largest size and the longest stretch count, also of different stretches.
     sizes, moved_ns, wholes_ns = np.array([1, 2**40, 2**40]), np.array([0, 2**39, 2**40]), np.array([1, 2**40, 2**40])
     assert part_sent(sizes, moved_ns, wholes_ns).tolist() == [0, 2**39, 2**40]
-    odd = np.array([2**40 + 1])
-    assert part_sent(odd, np.array([2**39]), np.array([2**40])).tolist() == [2**39]
+    assert part_sent(np.array([2**40 + 1]), np.array([2**39]), np.array([2**40])).tolist() == [2**39]
     none = np.zeros(0, np.int64)
     assert part_sent(none, none, none).tolist() == []
 
@@ -125,8 +124,7 @@ def full_trunks(gpus_per_host: int, **transport: Any) -> dict[str, Any]:
 @settings(max_examples=25)
 @given(st.data())
 def test_what_is_asked_for_is_what_all_changes_say(gpus_per_host: int, data: st.DataObject) -> None:
-    traffic = TRAFFIC[gpus_per_host]
-    pair = data.draw(st.sampled_from(traffic))
+    pair = data.draw(st.sampled_from(TRAFFIC[gpus_per_host]))
     asked_ns = np.array(data.draw(st.lists(st.integers(0, pair.last_ns + 5), min_size=1, max_size=4)))
     assert pair.sent_by(asked_ns).tolist() == np.interp(asked_ns, pair.times_ns, pair.wire_bytes, left=0).tolist()
 

@@ -85,8 +85,7 @@ def test_one_datacenter_or_one_replica_in_each_takes_as_long_as_the_ring(datacen
 
 def test_buckets_follow_each_other_through_all_rings() -> None:
     buckets = {"all_reduce_overlap": True, "bucket": "6MB"}
-    simulation = simulated(document(2, 2, transport=buckets))
-    ((begin_ns, end_ns), _) = simulation.windows_ns
+    ((begin_ns, end_ns), _) = simulated(document(2, 2, transport=buckets)).windows_ns
     assert (end_ns - begin_ns) / MS == pytest.approx(1 + 1 + 2 * (300 + 10), rel=1e-6)
 
 
@@ -205,8 +204,7 @@ def test_zero_bubble_loses_what_its_iterations_overlap() -> None:
 
 def test_no_optimizer_step_begins_before_the_last_gradient_of_any_stage_and_pipeline() -> None:
     compute = {"optimizer": "7ms", "slower": [{"pipeline": 1, "stage": 0, "factor": 1.5}]}
-    simulation = trained(NEAR, "1f1b", compute=compute, stages=2, pipelines=2, microbatches=3, **ALL_STAGES)
-    spans = simulation.spans
+    spans = trained(NEAR, "1f1b", compute=compute, stages=2, pipelines=2, microbatches=3, **ALL_STAGES).spans
     for iteration in range(4):
         own = spans.iteration == iteration
         computed, stepped = (own & (spans.kind == KIND_CODES[kind]) for kind in ("backward", "optimizer"))

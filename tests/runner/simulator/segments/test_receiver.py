@@ -92,8 +92,7 @@ def test_a_segment_that_comes_twice_is_acknowledged_at_once_and_counts_once() ->
 
 def test_acknowledgements_are_packets_that_the_way_back_loses_and_takes_its_time_for() -> None:
     assert Receiving(loss=1.0).arrive((1, 1), (2, 2)) == []
-    slow = Receiving(rate_bps=8 * 1000 * ACKNOWLEDGEMENT_BYTES)
-    assert slow.arrive((1, 1)) == [(1 + BACK_MS + 1, 0, 1)]
+    assert Receiving(rate_bps=8 * 1000 * ACKNOWLEDGEMENT_BYTES).arrive((1, 1)) == [(1 + BACK_MS + 1, 0, 1)]
 
 
 def test_what_arrived_between_two_acknowledgements_is_told_in_order_of_arrival() -> None:

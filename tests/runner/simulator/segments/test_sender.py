@@ -123,8 +123,7 @@ def test_no_more_is_in_flight_than_may_be() -> None:
 
 
 def test_a_socket_has_room_while_less_than_half_of_what_may_wait_does() -> None:
-    connection = Connection(unsent_bytes=20 * PAYLOAD_BYTES)
-    sender = connection.sender
+    sender = Connection(unsent_bytes=20 * PAYLOAD_BYTES).sender
     sender.written = 10 * PAYLOAD_BYTES - 1
     assert sender.has_room
     sender.written += 1

@@ -90,8 +90,7 @@ def test_a_period_takes_its_iterations_and_the_way_of_the_average_there_and_back
     found = point({**OPTIONS, "quorum": 3})
     (variant,) = found.variants
     assert variant.grouping is not None
-    simulated = simulate_variant(found.topology, variant, 4, effects=IDEAL)
-    ends_ns = [end_ns for _, end_ns in simulated.windows_ns]
+    ends_ns = [end_ns for _, end_ns in simulate_variant(found.topology, variant, 4, effects=IDEAL).windows_ns]
     # Both replicas have a trunk of their own to the one that gathers.
     (size_bytes,) = variant.fragments_bytes(0)
     there_and_back_ns = 2 * (size_bytes * 8 + 20 * MS)

@@ -70,8 +70,7 @@ def test_a_delay_hides_a_synchronisation_behind_the_iterations_beside_it() -> No
 
 
 def test_what_a_delay_does_not_hide_is_waited_for() -> None:
-    simulation = simulated({"sync_every": 2, "delay": 1}, compute={"forward": "1ms", "gradient": "2MB"})
-    spans = simulation.spans
+    spans = simulated({"sync_every": 2, "delay": 1}, compute={"forward": "1ms", "gradient": "2MB"}).spans
     summing = spans.kind == ALL_REDUCE
     assert summing.sum() == 3 * ITERATIONS // 2
     rows = zip(spans.rank[summing], spans.iteration[summing], spans.end_ns[summing], strict=True)
@@ -105,8 +104,7 @@ def test_one_that_would_be_applied_after_the_last_iteration_is_not_begun() -> No
 
 def test_every_stage_synchronises_with_its_own_replicas() -> None:
     spans = simulated({"sync_every": 4}, stages=2).spans
-    summing = spans.rank[spans.kind == ALL_REDUCE]
-    assert np.bincount(summing).tolist() == [ITERATIONS // 4] * 6
+    assert np.bincount(spans.rank[spans.kind == ALL_REDUCE]).tolist() == [ITERATIONS // 4] * 6
 
 
 @pytest.mark.parametrize("options", [{"sync_every": 2}, {"sync_every": 4, "fragments": 2, "delay": 1}])

@@ -217,8 +217,7 @@ def test_libraries_are_kept_on_the_emulated_network() -> None:
 
 def test_programs_beside_wanbed_s_python_are_found_after_those_of_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/mine:/usr/bin")
-    path = places().environment(places().hosts[0])["PATH"]
-    assert path == f"/mine:/usr/bin:{Path(sys.executable).parent}"
+    assert places().environment(places().hosts[0])["PATH"] == f"/mine:/usr/bin:{Path(sys.executable).parent}"
 
 
 def test_placeholders_are_filled_in_words_and_variables() -> None:

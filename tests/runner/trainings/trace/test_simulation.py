@@ -118,8 +118,7 @@ def test_a_measured_iteration_is_repeated_iteration_after_iteration(tmp_path: Pa
     simulation = simulate_variant(point.topology, point.variants[0], 3)
     folder = write_trace(tmp_path, nodes_of(point.variants[0], simulation, 1))
     replay = sweep_point(replay_document(document, point.variants[0], folder, 3))
-    replayed = simulate_variant(replay.topology, replay.variants[0], 3)
-    assert lengths_ns(replayed) == lengths_ns(simulation)
+    assert lengths_ns(simulate_variant(replay.topology, replay.variants[0], 3)) == lengths_ns(simulation)
 
 
 def document_of(folder: Path, iterations: int = 1) -> dict[str, Any]:
@@ -351,8 +350,7 @@ def test_a_message_is_labelled_as_the_trace_says_and_else_by_its_ranks(tmp_path:
     ranks: dict[int, list[ChakraNode]] = {rank: [computation(0, 1_000)] for rank in range(4)}
     for rank, of_named, of_unnamed in zip(ends, named, unnamed, strict=True):
         ranks[rank] += [of_named, of_unnamed]
-    folder = write_trace(tmp_path, ranks)
-    point = sweep_point(document_of(folder))
+    point = sweep_point(document_of(write_trace(tmp_path, ranks)))
     found = recorded_spans(point.variants[0], simulate_variant(point.topology, point.variants[0], 1), 0)
     moved = {(span.kind, span.size_bytes, span.tensor) for span in found if span.kind in {"send", "receive"}}
     assert moved == {

@@ -241,8 +241,7 @@ def test_doctor_says_what_machines_lack_what_is_between_them_and_what_they_carry
     assert one["machine_of"] == {"east-0": "east", "west-0": "west"}
     assert not two["carried"]
     assert two["reasons"][0].startswith("no room for the hosts of east: 3 hosts in 2 datacenters")
-    lacks = any(machine["missing"] for machine in document["machines"])
-    assert done.returncode == (5 if lacks else 0)
+    assert done.returncode == (5 if any(machine["missing"] for machine in document["machines"]) else 0)
 
 
 @pytest.mark.soak
@@ -294,8 +293,7 @@ def test_a_schedule_of_the_users_goes_to_the_machines_with_what_is_beside_it(
 
     done = called()
     assert done.returncode == 0, done.stderr
-    manifest = json.loads(Path(done.stdout.splitlines()[-1], "manifest.json").read_text())
-    assert manifest["complete"]
+    assert json.loads(Path(done.stdout.splitlines()[-1], "manifest.json").read_text())["complete"]
     # What only this computer has loaded when it packs: the machines miss it, and say so before a run begins.
     (own / "rackmine.py").write_text(f"import os\nassert os.uname().nodename not in ('east', 'west')\n{MINE}")
     refused = called()
@@ -394,8 +392,7 @@ def test_of_a_driver_that_is_killed_nothing_is_left_on_any_machine(
         until_within(60, lambda: held <= _testbeds_of("wanbed.workloads.rank"))
         driver.kill()
     until_within(LEFT_S, lambda: not any(marked_processes(identifier) for identifier in held))
-    done = _cleaned(two_nodes)
-    assert [each["cleaned"] for each in done.values()] == [[], []]
+    assert [each["cleaned"] for each in _cleaned(two_nodes).values()] == [[], []]
 
 
 def _testbeds_of(module: str) -> set[str]:

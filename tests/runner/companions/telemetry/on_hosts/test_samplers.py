@@ -195,8 +195,7 @@ def readings(*busy: float, network_s: float | None = None) -> list[LoadReading]:
 
 
 def test_windows_in_which_no_core_was_to_spare_are_counted() -> None:
-    load = machine_load(readings(1.0, 0.5, 0.98, 0.12))
-    assert load == SampledLoad(pytest.approx(0.65), 0.5, None)
+    assert machine_load(readings(1.0, 0.5, 0.98, 0.12)) == SampledLoad(pytest.approx(0.65), 0.5, None)
 
 
 def facts(**busy: tuple[float, ...]) -> dict[str, Any]:

@@ -171,8 +171,7 @@ def event_for_each(course: Phases) -> list[Values]:
 def seldom(course: Phases) -> str:
     """The rows after the first phase, with cells only where something is not as in the first."""
     constants = course[0][1]
-    changed = [(at_ms, {**empty(row), **dict(row.items() - constants.items())}) for at_ms, row in course[1:]]
-    return csv(changed)
+    return csv([(at_ms, {**empty(row), **dict(row.items() - constants.items())}) for at_ms, row in course[1:]])
 
 
 OVER_TIME: dict[str, Callable[[Phases], Written]] = {

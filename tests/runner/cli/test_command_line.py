@@ -158,8 +158,7 @@ def test_a_file_that_cannot_be_read_is_named(command: str) -> None:
 @pytest.mark.parametrize("command", ["run", "dry run", "calibrate", "exec"])
 def test_a_bad_override_is_reported_with_what_was_typed(command: str) -> None:
     first, *rest = COMMANDS[command](written(SMALL))
-    override = ["--set", "topology.wan.latency=40"]
-    text = refusal(first, *override, *rest)
+    text = refusal(first, "--set", "topology.wan.latency=40", *rest)
     assert text.startswith("exp.yaml --set topology.wan.latency=40: topology.wan.latency: 40 has no unit")
 
 

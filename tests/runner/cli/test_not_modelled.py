@@ -141,8 +141,7 @@ def test_a_dilation_that_a_simulation_needs_not_is_reported() -> None:
 
 def test_two_simulations_that_lack_the_same_are_compared_with_a_warning() -> None:
     for folder, schedule in (("a", "gpipe"), ("b", "1f1b")):
-        variants = f"variants=[{{name: x, schedule: {schedule}}}]"
-        simulated("topology.wan.loss=2%", variants, into=folder)
+        simulated("topology.wan.loss=2%", f"variants=[{{name: x, schedule: {schedule}}}]", into=folder)
     done = wanbed("compare", str(only("a")), str(only("b")), "--json")
     document = json.loads(done.stdout)
     # What is drawn differs from repeat to repeat, of which one decides nothing.

@@ -68,5 +68,4 @@ def test_a_pipe_in_a_run_is_refused(simulated: Path, tmp_path: Path, command: tu
     (file,) = run.rglob(name)
     file.unlink()
     os.mkfifo(file)
-    arguments = [simulated if each == "SAME" else each for each in command]
-    assert "it is a pipe" in refusal(*arguments, run)
+    assert "it is a pipe" in refusal(*[simulated if each == "SAME" else each for each in command], run)

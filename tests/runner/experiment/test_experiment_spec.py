@@ -269,8 +269,7 @@ def test_a_trace_has_no_model_and_is_replayed_by_variants_without_a_schedule() -
     alone = parsed(compute=compute)
     assert alone.model is None
     assert [(each.name, each.schedule) for each in alone.variants] == [("trace", "trace")]
-    program = {"name": "mine", "program": {"command": ["true"]}}
-    more = parsed(compute=compute, variants=[{"name": "a"}, program])
+    more = parsed(compute=compute, variants=[{"name": "a"}, {"name": "mine", "program": {"command": ["true"]}}])
     assert [each.schedule for each in more.variants] == ["trace", "program"]
     assert parsed(compute={"trace": None}).variants[0].schedule == "gpipe"
 

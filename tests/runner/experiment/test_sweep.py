@@ -106,8 +106,7 @@ TWO: dict[str, Any] = {
 
 
 def points(directory: Path = Path(), **document: Any) -> list[SweepPointSpec]:
-    whole = {"topology": TWO, **document}
-    return list(sweep_point_specs(ExperimentDocument(whole, "exp.yaml", directory)))
+    return list(sweep_point_specs(ExperimentDocument({"topology": TWO, **document}, "exp.yaml", directory)))
 
 
 def refusal(directory: Path = Path(), **document: Any) -> str:

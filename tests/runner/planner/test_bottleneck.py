@@ -61,8 +61,7 @@ def test_the_path_before_the_warm_up_ends_is_left_out() -> None:
 
 
 def test_a_gpu_that_was_busy_when_its_tensor_arrived_is_the_cause_itself() -> None:
-    earlier = [*ONE[:4], (0, "receive", 0, 62, 64, 1), (0, "forward", 1, 64, 75, -1), ONE[5]]
-    parts, _ = path_of(earlier)
+    parts, _ = path_of([*ONE[:4], (0, "receive", 0, 62, 64, 1), (0, "forward", 1, 64, 75, -1), ONE[5]])
     # Before the second forward the GPU had nothing to wait for: its schedule held it back since the first one.
     assert parts == {GPU_A: 10 + 11 + 20, HELD_A: 54}
 
@@ -220,8 +219,7 @@ def test_where_a_link_is_full_its_direction_and_its_capacity_are_named(
 
 
 def test_where_a_single_microbatch_travels_far_the_latency_of_the_link_is_the_bottleneck() -> None:
-    far = {**FAST, "latency": "400ms"}
-    bottleneck, _, time_s = found(far, {"model": "ideal"}, microbatches=1)
+    bottleneck, _, time_s = found({**FAST, "latency": "400ms"}, {"model": "ideal"}, microbatches=1)
     link = bottleneck.path[0]
     assert link.part == Part("link", ("a", "b"))
     assert link.latency * time_s == pytest.approx(0.8)

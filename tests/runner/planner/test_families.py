@@ -109,8 +109,7 @@ MODEL_BYTES = 2 * 4 * 2**20
 
 
 def written(**changes: Any) -> WrittenVariant:
-    document = {**yaml.safe_load(FILE), **changes}
-    (point,) = sweep_point_specs(ExperimentDocument(document, "small.yaml", Path()))
+    (point,) = sweep_point_specs(ExperimentDocument({**yaml.safe_load(FILE), **changes}, "small.yaml", Path()))
     return WrittenVariant(point.spec, 0, point.topology, Path())
 
 

@@ -32,8 +32,7 @@ def test_fewer_datacenters_than_are_offered_can_be_the_better_answer() -> None:
 
 def test_better_search_orders_datacenters_by_their_links_and_greedy_does_not() -> None:
     # The largest first means a, b, c and the slow link between a and b; b, c, a and its like go without.
-    links = [{"between": ["a", "b"], **FAR}]
-    task = task_of(document({"a": 3, "b": 2, "c": 2}, 7, links=links))
+    task = task_of(document({"a": 3, "b": 2, "c": 2}, 7, links=[{"between": ["a", "b"], **FAR}]))
     greedy = plan(task, "greedy", pricing=pricing_of(task))
     better = plan(task, pricing=pricing_of(task))
     assert greedy.chosen.candidate.datacenters == ("a", "b", "c")

@@ -117,8 +117,7 @@ def test_datacenters_with_equal_hosts_and_equal_links_are_alike() -> None:
 def test_datacenters_are_alike_only_if_both_directions_of_their_links_are() -> None:
     hosts = {"a": 2, "b": 3, "c": 2}
     for ends in (("a", "b"), ("b", "a"), ("c", "b"), ("b", "c"), ("a", "c")):
-        one_way = [{"from": ends[0], "to": ends[1], "latency": "20ms"}]
-        assert alike_before(network(hosts, one_way))["c"] == ()
+        assert alike_before(network(hosts, [{"from": ends[0], "to": ends[1], "latency": "20ms"}]))["c"] == ()
     both_ways = [{"from": name, "to": "b", "latency": "20ms"} for name in "ac"]
     assert alike_before(network(hosts, both_ways))["c"] == ("a",)
 

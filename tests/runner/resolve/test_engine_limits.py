@@ -84,8 +84,7 @@ def test_an_emulation_replays_one_group_of_a_rank_and_names_the_first_with_more(
         sums = [all_reduce(number, 8, group=name) for number, name in enumerate(groups, 1)]
         return [computation(0, 1), *sums]
 
-    ranks = {0: nodes("a"), 1: nodes("b", "c"), 2: nodes("b"), 3: nodes("a", "c")}
-    write_trace(tmp_path / "two", ranks)
+    write_trace(tmp_path / "two", {0: nodes("a"), 1: nodes("b", "c"), 2: nodes("b"), 3: nodes("a", "c")})
     write_trace(tmp_path / "one", {rank: nodes("a") for rank in range(4)})
     changes: dict[str, Any] = {
         "topology": {"datacenters": [{"name": "east", "hosts": 4}]},

@@ -136,8 +136,7 @@ def test_a_value_written_in_two_ways_is_one_sweep_point_too_many(path: str, valu
 
 
 def test_a_swept_wan_is_what_a_link_leaves_out() -> None:
-    links = [{"between": ["east", "west"], "rate": "5Mbit"}]
-    topology = {**SMALL["topology"], "links": links}
+    topology = {**SMALL["topology"], "links": [{"between": ["east", "west"], "rate": "5Mbit"}]}
     experiment = parsed(small(topology=topology, sweep={"topology.wan.latency": ["1ms", "2ms"]}))
     again = parsed(experiment.document())
     for points in (experiment.points(), again.points()):
@@ -155,8 +154,7 @@ def test_overrides_come_before_everything_else(tmp_path: Path) -> None:
 def test_a_topology_can_stand_in_a_file_of_its_own(tmp_path: Path) -> None:
     (tmp_path / "nets").mkdir()
     written(tmp_path, SMALL["topology"], "nets/two.yaml")
-    wide = {**SMALL["topology"], "wan": {"latency": "1ms"}}
-    written(tmp_path, wide, "nets/near.yaml")
+    written(tmp_path, {**SMALL["topology"], "wan": {"latency": "1ms"}}, "nets/near.yaml")
     path = written(tmp_path, small(topology="nets/two.yaml"))
     assert load_experiment(path).document() == {**parsed(SMALL).document(), "name": "exp"}
     assert (
@@ -325,8 +323,7 @@ def test_a_file_whose_name_is_no_name_still_runs(tmp_path: Path) -> None:
 
 
 def test_a_network_that_nothing_can_train_over_is_read_where_only_the_network_is_asked_for(tmp_path: Path) -> None:
-    topology = {**SMALL["topology"], "wan": {"latency": "1ms", "loss": "100%"}}
-    path = written(tmp_path, small(topology=topology))
+    path = written(tmp_path, small(topology={**SMALL["topology"], "wan": {"latency": "1ms", "loss": "100%"}}))
     assert "topology.wan.loss: 100%" in refusal(path)
     (point,) = load_experiment(path, trains=False).points()
     assert point.topology.conditions("east", "west").impairments.loss == 1.0

@@ -35,8 +35,7 @@ def test_the_ring_of_the_norm_has_every_rank_and_enters_each_datacenter_once() -
     waiting, other = variants(
         {}, {"schedule": "1f1b", "training": {"optimizer_waits": "all stages"}}, {"schedule": "1f1b"}
     )
-    homes = [place.datacenter for place in waiting.norm_ring]
-    assert homes == ["east", "east", "west", "west"]
+    assert [place.datacenter for place in waiting.norm_ring] == ["east", "east", "west", "west"]
     assert other.norm_ring == ()
     assert len(waiting.pairs) > len(other.pairs)
 

@@ -65,12 +65,10 @@ def test_what_is_transferred_is_named_with_its_size_and_its_ends() -> None:
 def test_gradients_are_summed_at_once_or_in_buckets_that_add_up() -> None:
     overlapping: dict[str, Any] = {"variant": {"transport": {"all_reduce_overlap": True, "bucket": "30KB"}}}
     assert variant().buckets_bytes(0) == (100_000,)
-    large = {**THREE["compute"], "gradient": "60MiB"}
-    assert variant(compute=large).buckets_bytes(0) == (60 * 2**20,)
+    assert variant(compute={**THREE["compute"], "gradient": "60MiB"}).buckets_bytes(0) == (60 * 2**20,)
     assert variant(**overlapping).buckets_bytes(0) == (25_000,) * 4
     assert variant(**overlapping).overlaps_all_reduce
-    alone = {**THREE["training"], "pipelines": 1}
-    assert not variant(**overlapping, training=alone).overlaps_all_reduce
+    assert not variant(**overlapping, training={**THREE["training"], "pipelines": 1}).overlaps_all_reduce
     assert not variant().overlaps_all_reduce
 
 
@@ -87,8 +85,7 @@ def test_only_whole_replicas_of_a_star_with_a_quorum_can_be_lost() -> None:
     assert variant("diloco", quorum).goes_on_without == {1, 2}
     assert variant("diloco", {"sync_every": 2, "topology": "star"}).goes_on_without == frozenset()
     assert variant().goes_on_without == frozenset()
-    two = {**THREE["training"], "stages": 2}
-    assert variant("diloco", quorum, training=two).goes_on_without == frozenset()
+    assert variant("diloco", quorum, training={**THREE["training"], "stages": 2}).goes_on_without == frozenset()
 
 
 def test_a_repeat_changes_what_is_drawn_in_it_and_nothing_else() -> None:

@@ -194,8 +194,7 @@ def test_a_trace_has_its_own_times(compute: dict[str, Any]) -> None:
 def test_the_least_costs_of_a_stage_are_those_of_a_gpu_that_every_quicker_factor_is_about(
     factors: tuple[float, ...], least_ms: float
 ) -> None:
-    slower = [{"stage": number, "factor": factor} for number, factor in enumerate(factors)]
-    own = point({"slower": slower})
+    own = point({"slower": [{"stage": number, "factor": factor} for number, factor in enumerate(factors)]})
     written = WrittenVariant(own.spec, 0, own.topology, Path())
     (variant,) = own.variants
     of_file = stage_costs(own.spec, variant.placement.stages, variant.pipelines, Path())

@@ -52,8 +52,7 @@ def test_a_chain_goes_round_or_back_over_the_stages() -> None:
 
 
 def test_the_last_stage_is_connected_to_the_first_where_the_chain_goes_round() -> None:
-    pairs = [(one.stage, other.stage) for one, other in resolved(INTERLEAVED).pairs]
-    assert pairs == [(0, 1), (0, 2), (1, 2)]
+    assert [(one.stage, other.stage) for one, other in resolved(INTERLEAVED).pairs] == [(0, 1), (0, 2), (1, 2)]
     assert [(one.stage, other.stage) for one, other in resolved(ZB_V).pairs] == [(0, 1), (1, 2)]
 
 

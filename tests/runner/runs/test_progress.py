@@ -215,8 +215,7 @@ def test_the_same_sweep_point_counts_before_the_same_variant_and_that_before_any
 
 
 def test_preparations_ahead_are_counted_by_those_that_ended() -> None:
-    ended = [(PREPARATION, 30.0), (trial("gpipe", 0), 5.0)]
-    assert estimate(ended, [PREPARATION, trial("gpipe", 1)]) == 35
+    assert estimate([(PREPARATION, 30.0), (trial("gpipe", 0), 5.0)], [PREPARATION, trial("gpipe", 1)]) == 35
 
 
 def test_what_runs_is_counted_down() -> None:

@@ -42,8 +42,7 @@ def test_a_trunk_of_half_the_rate_makes_equal_jobs_as_slow_as_each_alone_over_ha
 def test_both_members_of_a_combination_tell_the_same_time_until_which_all_ran() -> None:
     ours, theirs = simulated("ours beside theirs"), simulated("theirs beside ours")
     assert ours.while_all_ran_ns == theirs.while_all_ran_ns
-    ends_ns = [int(each.spans.end_ns.max()) for each in (ours, theirs)]
-    assert ours.while_all_ran_ns == min(ends_ns)
+    assert ours.while_all_ran_ns == min(int(each.spans.end_ns.max()) for each in (ours, theirs))
 
 
 def test_each_member_counts_its_own_traffic_alone() -> None:

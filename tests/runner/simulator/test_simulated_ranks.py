@@ -56,8 +56,7 @@ def test_ranks_are_those_of_the_given_pipelines_one_pipeline_after_the_other() -
         *((0, 4, 2, 0, 2), (1, 5, 2, 1, 2)),
         *((2, 10, 5, 0, 1), (3, 11, 5, 1, 1)),
     ]
-    forwards_ns = [each.durations_ns[0][ActionKind.FORWARD] for each in ranks]
-    assert forwards_ns == [10**6, 2 * 10**6] * 2
+    assert [each.durations_ns[0][ActionKind.FORWARD] for each in ranks] == [10**6, 2 * 10**6] * 2
     assert {each.optimizer_ns for each in ranks} == {5 * 10**6}
     assert [each.buckets_bytes for each in ranks] == [(), (32 * 1024, 32 * 1024)] * 2
 

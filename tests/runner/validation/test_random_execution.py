@@ -33,8 +33,7 @@ def finish(store: RunStore, iteration_s: float = 2.0) -> None:
     """What a guest leaves of an experiment that takes so long."""
     (point,) = store.manifest["sweep_points"]
     (variant,) = point["variants"]
-    row = ("wan", 20.0, 20.0, None, 95e6, {}, True)
-    store.write_calibration(0, [CalibrationRow("east", "west", *row)])
+    store.write_calibration(0, [CalibrationRow("east", "west", "wan", 20.0, 20.0, None, 95e6, {}, True)])
     length_ns, iterations = round(iteration_s * S), store.manifest["training"]["iterations"]
     spans = tuple(Span("forward", each, 0, each * length_ns, (each + 1) * length_ns) for each in range(iterations))
     log = SpanLogContents(SpanLogHeader(0, "east-0", "east", 0, 0, 0), spans, complete=True)

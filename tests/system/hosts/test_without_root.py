@@ -91,8 +91,7 @@ def wanbed(*arguments: str, device: str, home: Path, status: int = 0) -> "subpro
 def test_doctor_names_the_tier_and_what_one_more_right_would_bring(device: str, home: Path) -> None:
     document = json.loads(wanbed("doctor", "--json", device=device, home=home).stdout)
     assert document["tier"]["name"].startswith("user namespace, with ")
-    rights = [each["right"] for each in document["tier"]["rights"]]
-    assert rights[0] == "root, or sudo"
+    assert document["tier"]["rights"][0]["right"] == "root, or sudo"
     (guest,) = [offer for offer in document["netem"]["offers"] if offer["name"] == "guest"]
     assert guest["available"]
     assert guest["reason"].endswith("over TAP devices") is (device == "tap")

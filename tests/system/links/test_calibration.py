@@ -47,8 +47,7 @@ def test_every_link_of_a_mixed_wan_is_within_tolerance(substrate: str, resolved:
     assert len(links) == 2 * len(LINKS)
     for link in links:
         print(_told(link))
-    outside = [_told(link) for link in links if not link.within_tolerance]
-    assert not outside
+    assert not [_told(link) for link in links if not link.within_tolerance]
 
 
 # test_kernel_in_a_guest.py has the same in virtual time.

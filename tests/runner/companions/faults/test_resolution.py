@@ -106,8 +106,7 @@ def test_what_cannot_come_back_is_refused(changes: dict[str, Any], refusal: str)
 
 
 def test_where_all_hosts_fail_none_is_left() -> None:
-    faults = [{"gateway": "west", "at": "1s"}, {"gateway": "east", "at": "2s"}]
-    found = point(fail=faults, recovery="restart")
+    found = point(fail=[{"gateway": "west", "at": "1s"}, {"gateway": "east", "at": "2s"}], recovery="restart")
     everybody = frozenset({"east-0", "east-1", "west-0", "west-1"})
     assert found.faults.variant_left(found.variants[0], everybody) == "no host is left"
 

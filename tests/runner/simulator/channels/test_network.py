@@ -111,8 +111,7 @@ def test_both_directions_are_independent() -> None:
 
 def test_what_arrives_at_a_host_from_anywhere_shares_its_port() -> None:
     of = network(intra={"rate": "8Mbit"})
-    arriving = {("east-0.0", "west-0.0"): 1, ("west-1.0", "west-0.1"): 1}
-    assert seconds(of, arriving) == [2.0, 2.0]
+    assert seconds(of, {("east-0.0", "west-0.0"): 1, ("west-1.0", "west-0.1"): 1}) == [2.0, 2.0]
 
 
 def test_what_a_host_sends_to_several_is_not_limited_by_its_own_port() -> None:
@@ -122,8 +121,7 @@ def test_what_a_host_sends_to_several_is_not_limited_by_its_own_port() -> None:
 
 def test_a_port_wider_than_all_its_senders_does_not_limit() -> None:
     of = network(intra={"rate": "80Mbit"}, wan={"node_pair_rate": "8Mbit"})
-    arriving = {("east-0.0", "west-0.0"): 1, ("east-1.0", "west-0.1"): 1}
-    assert seconds(of, arriving) == [1.0, 1.0]
+    assert seconds(of, {("east-0.0", "west-0.0"): 1, ("east-1.0", "west-0.1"): 1}) == [1.0, 1.0]
 
 
 def test_a_line_is_as_fast_as_the_narrowest_of_what_it_crosses() -> None:

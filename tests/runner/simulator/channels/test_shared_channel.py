@@ -219,8 +219,7 @@ def test_what_windows_have_let_out_leaves_at_the_rate_of_the_moment() -> None:
 
 
 def test_what_had_been_let_out_arrives_although_the_link_is_down_by_then() -> None:
-    down = [(30 * MS, {"up": False}), (3000 * MS, {})]
-    assert arrives_ms(down, effects=WINDOW_ONLY, transport=OPEN) == 120
+    assert arrives_ms([(30 * MS, {"up": False}), (3000 * MS, {})], effects=WINDOW_ONLY, transport=OPEN) == 120
 
 
 def test_a_window_beyond_what_the_line_holds_hides_a_longer_latency() -> None:
@@ -300,8 +299,7 @@ def test_without_tcp_a_transfer_goes_on_as_soon_as_the_link_is_up() -> None:
 def test_without_tcp_only_what_has_not_left_when_the_link_fails_waits_for_it() -> None:
     # All has left by 110 ms.
     for begin_ms, waits_ms in ((110, 0), (109, 1000 - 109), (60, 1000 - 60), (5, 1000 - 10)):
-        down = [(begin_ms * MS, {"up": False}), (1000 * MS, {})]
-        assert arrives_ms(down) == 100 + 20 + waits_ms, begin_ms
+        assert arrives_ms([(begin_ms * MS, {"up": False}), (1000 * MS, {})]) == 100 + 20 + waits_ms, begin_ms
     # One that is over as the transfer begins, and two in a row.
     assert arrives_ms([(5 * MS, {"up": False}), (10 * MS, {})]) == 100 + 20
     twice = [(60 * MS, {"up": False}), (70 * MS, {}), (90 * MS, {"up": False}), (190 * MS, {})]

@@ -173,8 +173,7 @@ def trained(
 
 
 def periods_ms(simulation: Simulation) -> list[float]:
-    ends_ns = [end_ns for _, end_ns in simulation.windows_ns]
-    return [each / MS for each in np.diff(ends_ns)]
+    return [each / MS for each in np.diff([end_ns for _, end_ns in simulation.windows_ns])]
 
 
 def makespans_ms(simulation: Simulation) -> list[float]:

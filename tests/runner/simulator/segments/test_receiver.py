@@ -98,8 +98,7 @@ def test_acknowledgements_are_packets_that_the_way_back_loses_and_takes_its_time
 def test_what_arrived_between_two_acknowledgements_is_told_in_order_of_arrival() -> None:
     receiving = Receiving()
     receiving.arrive((1, 1), (2, 0), (3, 2))
-    numbers = [receiving.segments.index(each) for each in receiving.receiver.arrived_since(0, 2)]
-    assert numbers == [1, 0]
+    assert [receiving.segments.index(each) for each in receiving.receiver.arrived_since(0, 2)] == [1, 0]
     assert receiving.receiver.arrived_since(2, 3) == [receiving.segments[2]]
     assert receiving.receiver.arrived_since(3, 3) == []
 

@@ -229,8 +229,7 @@ def test_what_a_program_writes_comes_back_with_the_trial_that_wrote_it(
     (tmp_path / "write.py").write_text(WRITE)
     (tmp_path / "kept.txt").write_text("as it was")
     program = {"command": ["{python}", "write.py", "{rank}"], "pattern": "step", "iterations": 4}
-    limited = {**program, "output_limit": "64KiB"}
-    done = run_in(tmp_path, two_nodes, {"all": program, "some": limited})
+    done = run_in(tmp_path, two_nodes, {"all": program, "some": {**program, "output_limit": "64KiB"}})
     assert done.returncode == 0, done.stderr
     run = load(Path(tmp_path, done.stdout.splitlines()[-1]))
     for trial, most_bytes in zip(run.trials, (10**6, 64 * 1024), strict=True):

@@ -1,4 +1,5 @@
 import io
+from collections.abc import Sequence
 
 import pytest
 
@@ -8,182 +9,182 @@ from wanbed.runner.runs.progress import OVERRUN_SHARE, PLAIN_INTERVAL_S, Kind, P
 ALIKE = [TrialId(0, "gpipe", repeat) for repeat in range(10)]
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now_s = 100.0
-
-    def __call__(self) -> float:
-        return self.now_s
-
-
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True
 
 
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
+class Watched:
+    """The progress of so many trials, by default alike and still to come, whose clock a test moves."""
+
+    def __init__(
+        self,
+        trials: int,
+        done: int = 0,
+        *,
+        pending: Sequence[TrialId] | None = None,
+        stream: io.StringIO | None = None,
+        now_s: float = 100.0,
+    ) -> None:
+        self.now_s = now_s
+        self.stream = stream or io.StringIO()
+        ahead = ALIKE[: trials - done] if pending is None else pending
+        self.progress = Progress(trials, done, pending=ahead, stream=self.stream, clock=lambda: self.now_s)
+
+    def begin(self, repeat: int = 0, variant: str = "gpipe", **swept: str) -> None:
+        self.progress.trial_started({f"topology.wan.{name}": value for name, value in swept.items()}, variant, repeat)
+
+    def trial(self, lasts_s: float, repeat: int = 0, variant: str = "gpipe", **swept: str) -> None:
+        self.begin(repeat, variant, **swept)
+        self.now_s += lasts_s
+        self.progress.trial_finished()
+
+    @property
+    def left_s(self) -> float | None:
+        return self.progress.remaining_s()
+
+    @property
+    def lines(self) -> list[str]:
+        return self.stream.getvalue().splitlines()
 
 
-def test_a_line_is_reported_at_each_trials_start(clock: Clock) -> None:
-    stream = io.StringIO()
-    with Progress(4, pending=ALIKE[:4], stream=stream, clock=clock) as progress:
-        progress.trial_started({"topology.wan.latency": "10ms"}, "gpipe", 0)
-        clock.now_s += 3
-        progress.trial_finished()
-        progress.trial_started({"topology.wan.latency": "10ms"}, "gpipe", 1)
-        clock.now_s += 5
-        progress.trial_finished()
-    assert stream.getvalue().splitlines() == [
+def test_a_line_is_reported_at_each_trials_start() -> None:
+    watched = Watched(4)
+    with watched.progress:
+        watched.trial(3, latency="10ms")
+        watched.trial(5, repeat=1, latency="10ms")
+    assert watched.lines == [
         "0 of 4 trials done; 0:00 elapsed; running: topology.wan.latency=10ms, gpipe, repeat 0",
         "1 of 4 trials done; 0:03 elapsed; about 0:09 left; running: topology.wan.latency=10ms, gpipe, repeat 1",
     ]
 
 
-def test_a_pipe_sees_one_line_a_trial_and_one_at_the_end_without_control_characters(clock: Clock) -> None:
-    stream = io.StringIO()
-    with Progress(1, pending=ALIKE[:1], stream=stream, clock=clock) as progress:
-        progress.trial_started({}, "gpipe", 0)
+def test_a_pipe_sees_one_line_a_trial_and_one_at_the_end_without_control_characters() -> None:
+    watched = Watched(1)
+    with watched.progress:
+        watched.begin()
         for _ in range(125):
-            clock.now_s += PLAIN_INTERVAL_S / 50
-            progress.refresh()
-        progress.trial_finished()
-    assert stream.getvalue().splitlines() == [
+            watched.now_s += PLAIN_INTERVAL_S / 50
+            watched.progress.refresh()
+        watched.progress.trial_finished()
+    assert watched.lines == [
         "0 of 1 trials done; 0:00 elapsed; running: gpipe, repeat 0",
         "1 of 1 trials done; 0:12 elapsed; last: gpipe, repeat 0",
     ]
 
 
-def test_there_is_no_estimate_before_a_trial_has_ended_and_none_after_the_last(clock: Clock) -> None:
-    stream = io.StringIO()
-    progress = Progress(1, pending=ALIKE[:1], stream=stream, clock=clock)
-    assert progress.remaining_s() is None
-    progress.trial_started({}, "gpipe", 0)
-    assert progress.remaining_s() is None
-    clock.now_s += 2
-    progress.trial_finished()
-    assert progress.remaining_s() == 0
-    assert "left" not in stream.getvalue()
+def test_there_is_no_estimate_before_a_trial_has_ended_and_none_after_the_last() -> None:
+    watched = Watched(1)
+    assert watched.left_s is None
+    watched.begin()
+    assert watched.left_s is None
+    watched.now_s += 2
+    watched.progress.trial_finished()
+    assert watched.left_s == 0
+    assert "left" not in watched.stream.getvalue()
 
 
-def test_the_estimate_counts_down_while_a_trial_runs_and_stays_above_zero(clock: Clock) -> None:
-    progress = Progress(3, pending=ALIKE[:3], stream=io.StringIO(), clock=clock)
-    progress.trial_started({}, "gpipe", 0)
-    clock.now_s += 10
-    progress.trial_finished()
-    progress.trial_started({}, "gpipe", 1)
-    clock.now_s += 4
-    assert progress.remaining_s() == 16
-    clock.now_s += 36
-    assert progress.remaining_s() == OVERRUN_SHARE * 40 + 10
+def test_the_estimate_counts_down_while_a_trial_runs_and_stays_above_zero() -> None:
+    watched = Watched(3)
+    watched.trial(10)
+    watched.begin(repeat=1)
+    watched.now_s += 4
+    assert watched.left_s == 16
+    watched.now_s += 36
+    assert watched.left_s == OVERRUN_SHARE * 40 + 10
 
 
-def test_the_preparation_of_a_sweep_point_is_no_trial_s_time_and_is_still_to_come_for_the_next(clock: Clock) -> None:
-    pending = [TrialId(0, "gpipe", 0), TrialId(0, "gpipe", 1), TrialId(1, "gpipe", 0)]
-    progress = Progress(3, pending=pending, stream=io.StringIO(), clock=clock)
-    clock.now_s += 50
-    progress.trial_started({}, "gpipe", 0)
-    clock.now_s += 10
-    progress.trial_finished()
-    assert progress.remaining_s() == 10 + 50 + 10
+def test_the_preparation_of_a_sweep_point_is_no_trial_s_time_and_is_still_to_come_for_the_next() -> None:
+    watched = Watched(3, pending=[TrialId(0, "gpipe", 0), TrialId(0, "gpipe", 1), TrialId(1, "gpipe", 0)])
+    watched.now_s += 50
+    watched.trial(10)
+    assert watched.left_s == 10 + 50 + 10
 
 
-def test_the_last_trial_never_has_no_time_left_while_it_runs(clock: Clock) -> None:
-    progress = Progress(2, pending=ALIKE[:2], stream=io.StringIO(), clock=clock)
-    progress.trial_started({}, "gpipe", 0)
-    clock.now_s += 3
-    progress.trial_finished()
-    progress.trial_started({}, "gpipe", 1)
+def test_the_last_trial_never_has_no_time_left_while_it_runs() -> None:
+    watched = Watched(2)
+    watched.trial(3)
+    watched.begin(repeat=1)
     for _ in range(20):
-        clock.now_s += 1
-        assert (progress.remaining_s() or 0) > 0
+        watched.now_s += 1
+        assert (watched.left_s or 0) > 0
 
 
-def test_trials_of_an_earlier_run_are_done_and_not_in_the_estimate(clock: Clock) -> None:
-    stream = io.StringIO()
-    progress = Progress(10, 7, pending=ALIKE[:3], stream=stream, clock=clock)
-    progress.trial_started({}, "gpipe", 0)
-    clock.now_s += 100
-    progress.trial_finished()
-    progress.trial_started({}, "gpipe", 1)
-    assert stream.getvalue().splitlines() == [
+def test_trials_of_an_earlier_run_are_done_and_not_in_the_estimate() -> None:
+    watched = Watched(10, 7)
+    watched.trial(100)
+    watched.begin(repeat=1)
+    assert watched.lines == [
         "7 of 10 trials done; 0:00 elapsed; running: gpipe, repeat 0",
         "8 of 10 trials done; 1:40 elapsed; about 3:20 left; running: gpipe, repeat 1",
     ]
 
 
-def test_a_clock_that_starts_at_zero_is_a_clock(clock: Clock) -> None:
-    clock.now_s = 0.0
-    progress = Progress(2, pending=ALIKE[:2], stream=io.StringIO(), clock=clock)
-    progress.trial_started({}, "gpipe", 0)
-    clock.now_s = 7.0
-    progress.trial_finished()
-    assert progress.remaining_s() == 7
+def test_a_clock_that_starts_at_zero_is_a_clock() -> None:
+    watched = Watched(2, now_s=0.0)
+    watched.trial(7)
+    assert watched.left_s == 7
 
 
-def test_long_times_are_reported_in_hours(clock: Clock) -> None:
-    stream = io.StringIO()
-    progress = Progress(1, pending=ALIKE[:1], stream=stream, clock=clock)
-    progress.trial_started({}, "gpipe", 0)
-    clock.now_s += 3 * 3600 + 125
-    progress.trial_finished()
-    assert "3:02:05 elapsed" in stream.getvalue()
+def test_long_times_are_reported_in_hours() -> None:
+    watched = Watched(1)
+    watched.trial(3 * 3600 + 125)
+    assert "3:02:05 elapsed" in watched.stream.getvalue()
 
 
-def test_a_terminal_sees_a_bar_with_names_as_they_are(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "160")
-    stream = Terminal()
-    with Progress(2, pending=ALIKE[:2], stream=stream, clock=clock) as progress:
-        progress.trial_started({"topology.wan.latency": "10ms"}, "[red]gpipe[/]", 0)
-        clock.now_s += 2
-        progress.trial_finished()
-    shown = stream.getvalue()
-    assert "1 of 2 trials done" in shown
-    assert "[red]gpipe[/]" in shown
-    assert "━" in shown
+    return Terminal()
 
 
-def test_an_error_inside_a_sweep_is_passed_on_and_leaves_the_terminal_usable(clock: Clock) -> None:
+def test_a_terminal_sees_a_bar_with_names_as_they_are(terminal: Terminal) -> None:
+    watched = Watched(2, stream=terminal)
+    with watched.progress:
+        watched.trial(2, variant="[red]gpipe[/]", latency="10ms")
+    for words in ("1 of 2 trials done", "[red]gpipe[/]", "━"):
+        assert words in terminal.getvalue()
+
+
+def test_an_error_inside_a_sweep_is_passed_on_and_leaves_the_terminal_usable() -> None:
     stream = Terminal()
-    with pytest.raises(RuntimeError, match="host is gone"), Progress(2, stream=stream, clock=clock):
+    with pytest.raises(RuntimeError, match="host is gone"), Watched(2, stream=stream).progress:
         raise RuntimeError("host is gone")
-    hidden, shown = stream.getvalue().rfind("\x1b[?25l"), stream.getvalue().rfind("\x1b[?25h")
-    assert hidden <= shown
+    assert stream.getvalue().rfind("\x1b[?25l") <= stream.getvalue().rfind("\x1b[?25h")
 
 
-def test_parallel_trials_share_the_time_and_print_seldom(clock: Clock) -> None:
-    stream = io.StringIO()
-    with Progress(80, stream=stream, clock=clock) as progress:
+def test_parallel_trials_share_the_time_and_print_seldom() -> None:
+    watched = Watched(80, pending=())
+    with watched.progress as progress:
         for trial in range(80):
-            clock.now_s += 0.125
+            watched.now_s += 0.125
             progress.trial_ended_beside_others({"topology.wan.latency": f"{trial}ms"}, "gpipe")
-    assert stream.getvalue().splitlines() == [
+    assert watched.lines == [
         "40 of 80 trials done; 0:05 elapsed; about 0:05 left; last: topology.wan.latency=39ms, gpipe",
         "80 of 80 trials done; 0:10 elapsed; last: topology.wan.latency=79ms, gpipe",
     ]
 
 
-def test_the_end_of_parallel_trials_is_counted_down_to(clock: Clock) -> None:
-    progress = Progress(4, stream=io.StringIO(), clock=clock)
-    assert progress.remaining_s() is None
+def test_the_end_of_parallel_trials_is_counted_down_to() -> None:
+    watched = Watched(4, pending=())
+    assert watched.left_s is None
     for _ in range(2):
-        clock.now_s += 6
-        progress.trial_ended_beside_others({}, "gpipe")
-    assert progress.remaining_s() == 12
-    clock.now_s += 2
-    assert progress.remaining_s() == 10
+        watched.now_s += 6
+        watched.progress.trial_ended_beside_others({}, "gpipe")
+    assert watched.left_s == 12
+    watched.now_s += 2
+    assert watched.left_s == 10
 
 
-def test_lines_of_others_are_printed_above_the_bar_as_they_are(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TERM", "xterm")
+def test_lines_of_others_are_printed_above_the_bar_as_they_are(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    stream = Terminal()
     line = f"wanbed: east to west [red]: {'RTT 20.0 of 20.0 ms, ' * 8}\n"
-    with Progress(2, pending=ALIKE[:2], stream=stream, clock=clock) as progress:
+    with Watched(2, stream=terminal).progress as progress:
         progress.print_above(line)
-    assert line in stream.getvalue().replace("\r\n", "\n")
+    assert line in terminal.getvalue().replace("\r\n", "\n")
 
 
 PREPARATION: Kind = ("preparation",)
@@ -193,38 +194,36 @@ def trial(variant: str, point: int = 0) -> Kind:
     return "trial", variant, point
 
 
-def estimate(ended: list[tuple[Kind, float]], ahead: list[Kind], running_s: float = 0.0) -> float | None:
-    return remaining_s(ended, ahead, running_s, basis="trial")
+GPIPE, ATLAS = trial("gpipe"), trial("atlas")
+AT_TWO_POINTS = [(GPIPE, 10.0), (trial("gpipe", 1), 20.0), (ATLAS, 3.0)]
 
 
-@pytest.mark.parametrize("ended", [[], [(PREPARATION, 12.0)]])
-def test_there_is_nothing_to_go_by_before_a_trial_has_ended(ended: list[tuple[Kind, float]]) -> None:
-    assert estimate(ended, [trial("gpipe")]) is None
-
-
-def test_every_trial_ahead_is_counted_with_the_mean_of_its_like() -> None:
-    ended = [(trial("gpipe"), 10.0), (trial("gpipe"), 14.0), (trial("atlas"), 2.0)]
-    assert estimate(ended, [trial("atlas"), trial("gpipe"), trial("gpipe")]) == 2 + 12 + 12
-
-
-def test_the_same_sweep_point_counts_before_the_same_variant_and_that_before_any_trial() -> None:
-    ended = [(trial("gpipe", 0), 10.0), (trial("gpipe", 1), 20.0), (trial("atlas", 0), 3.0)]
-    assert estimate(ended, [trial("gpipe", 1)]) == 20
-    assert estimate(ended, [trial("gpipe", 2)]) == 15
-    assert estimate(ended, [trial("varuna", 0)]) == 11
-
-
-def test_preparations_ahead_are_counted_by_those_that_ended() -> None:
-    assert estimate([(PREPARATION, 30.0), (trial("gpipe", 0), 5.0)], [PREPARATION, trial("gpipe", 1)]) == 35
-
-
-def test_what_runs_is_counted_down() -> None:
-    assert estimate([(trial("gpipe"), 10.0)], [trial("gpipe"), trial("gpipe")], 4.0) == 16
-
-
-def test_what_takes_longer_than_expected_still_has_time_left() -> None:
-    assert estimate([(trial("gpipe"), 10.0)], [trial("gpipe"), trial("gpipe")], 40.0) == OVERRUN_SHARE * 40 + 10
-
-
-def test_nothing_ahead_takes_no_time() -> None:
-    assert estimate([(trial("gpipe"), 10.0)], []) == 0
+@pytest.mark.parametrize(
+    ("ended", "ahead", "running_s", "left_s"),
+    [
+        pytest.param([], [GPIPE], 0, None, id="nothing to go by"),
+        pytest.param([(PREPARATION, 12.0)], [GPIPE], 0, None, id="nothing but a preparation to go by"),
+        pytest.param(
+            [(GPIPE, 10.0), (GPIPE, 14.0), (ATLAS, 2.0)],
+            [ATLAS, GPIPE, GPIPE],
+            0,
+            2 + 12 + 12,
+            id="the mean of its like",
+        ),
+        pytest.param(AT_TWO_POINTS, [trial("gpipe", 1)], 0, 20, id="first the same sweep point"),
+        pytest.param(AT_TWO_POINTS, [trial("gpipe", 2)], 0, 15, id="then the same variant"),
+        pytest.param(AT_TWO_POINTS, [trial("varuna", 0)], 0, 11, id="then any trial"),
+        pytest.param(
+            [(PREPARATION, 30.0), (GPIPE, 5.0)], [PREPARATION, trial("gpipe", 1)], 0, 35, id="preparations as before"
+        ),
+        pytest.param([(GPIPE, 10.0)], [GPIPE, GPIPE], 4, 16, id="what runs is counted down"),
+        pytest.param(
+            [(GPIPE, 10.0)], [GPIPE, GPIPE], 40, OVERRUN_SHARE * 40 + 10, id="what takes longer still has time"
+        ),
+        pytest.param([(GPIPE, 10.0)], [], 0, 0, id="nothing ahead"),
+    ],
+)
+def test_what_is_ahead_takes_as_long_as_what_was_most_like_it(
+    ended: list[tuple[Kind, float]], ahead: list[Kind], running_s: float, left_s: float | None
+) -> None:
+    assert remaining_s(ended, ahead, running_s, basis="trial") == left_s

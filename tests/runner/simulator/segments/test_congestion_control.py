@@ -12,6 +12,12 @@ RTT_NS = 40_000_000
 LEAST_SEGMENTS = 4
 
 
+def bbr_of(window: int) -> Bbr:
+    bbr = Bbr(RTT_NS, "seed")
+    bbr.window = window
+    return bbr
+
+
 def acknowledged(bbr: Bbr, now_ns: int, in_flight: int, *, recovers: bool = False, lost: int = 0) -> int:
     """Let a segment that was sent a round trip ago arrive; return the window."""
     segment = Segment(0, 1448)
@@ -23,16 +29,14 @@ def acknowledged(bbr: Bbr, now_ns: int, in_flight: int, *, recovers: bool = Fals
 
 
 def test_a_loss_narrows_the_window_to_what_arrives_for_a_round_and_no_longer() -> None:
-    bbr = Bbr(RTT_NS, "seed")
-    bbr.window = 100
+    bbr = bbr_of(100)
     bbr.reduced()
     assert acknowledged(bbr, RTT_NS, 20, recovers=True, lost=1) == 21
     assert acknowledged(bbr, 2 * RTT_NS, 20) >= 100
 
 
 def test_the_round_trip_is_measured_for_200_ms_from_when_few_segments_are_in_flight() -> None:
-    bbr = Bbr(RTT_NS, "seed")
-    bbr.window = 100
+    bbr = bbr_of(100)
     begun_ns = 11_000_000_000
     bbr.sampled(begun_ns, RTT_NS, 0, 0)
     # What was in flight drains first, however long that takes.
@@ -147,9 +151,19 @@ def test_after_three_rounds_without_growth_it_drains_at_the_inverse_of_the_gain_
     assert flow.gain(100) >= 0.99 * 0.999
 
 
-def probing(held: int = 100) -> Flow:
+def probing(held: int = 100, window: int | None = None) -> Flow:
+    """A flow that has found its rate, and whose window then is set, if one is given."""
     flow = full(held=held)
     flow.round()
+    flow.bbr.window = window or flow.bbr.window
+    return flow
+
+
+def probing_for_more() -> Flow:
+    """A flow that has just begun to send a quarter more."""
+    flow = probing()
+    while flow.gain(100) < 1.2:
+        flow.round(in_flight=150)
     return flow
 
 
@@ -170,9 +184,7 @@ def test_it_probes_for_more_a_round_trip_in_eight_and_then_drains_what_that_queu
 
 
 def test_it_probes_for_longer_while_the_line_is_not_full() -> None:
-    flow = probing()
-    while flow.gain(100) < 1.2:
-        flow.round(in_flight=150)
+    flow = probing_for_more()
     # 1.25 times what the line holds, a segment, three bursts, 2 for the phase.
     assert phases(flow, 5, in_flight=137) == [(1.25, 5)]
     assert phases(flow, 1, in_flight=138) == [(0.75, 1)]
@@ -208,8 +220,7 @@ def test_the_window_is_twice_what_the_line_holds_and_three_bursts(held: int) -> 
 
 
 def test_the_window_opens_by_what_arrives_and_not_at_once() -> None:
-    flow = probing()
-    flow.bbr.window = 50
+    flow = probing(window=50)
     flow.round()
     assert flow.bbr.window == 150
     flow.round()
@@ -280,9 +291,7 @@ def test_after_the_measurement_it_goes_on_with_what_it_did_before() -> None:
 
 
 def test_after_a_pause_it_sends_at_the_rate_neither_probing_nor_draining() -> None:
-    flow = probing()
-    while flow.gain(100) < 1.2:
-        flow.round(in_flight=150)
+    flow = probing_for_more()
     flow.bbr.resumed(10**9, flow.now_ns + 10**9)
     assert flow.gain(100) == pytest.approx(1.25 * 0.99, rel=0.001)
     flow.bbr.ran_out(0)
@@ -299,8 +308,7 @@ def test_a_pause_does_not_let_the_round_trip_be_measured_before_something_has_ar
 
 
 def test_after_a_timeout_the_window_is_what_arrives_for_a_round_and_then_its_former_size() -> None:
-    bbr = Bbr(RTT_NS, "seed")
-    bbr.window = 100
+    bbr = bbr_of(100)
     bbr.reduced()
     bbr.timed_out(0, 0)
     bbr.window = 1
@@ -311,8 +319,7 @@ def test_after_a_timeout_the_window_is_what_arrives_for_a_round_and_then_its_for
 
 
 def test_a_window_that_is_not_in_recovery_is_not_widened_to_a_former_one() -> None:
-    flow = probing()
-    flow.bbr.window = 150
+    flow = probing(window=150)
     flow.bbr.reduced()
     flow.bbr.window = 50
     flow.arrive()
@@ -320,8 +327,7 @@ def test_a_window_that_is_not_in_recovery_is_not_widened_to_a_former_one() -> No
 
 
 def test_losses_narrow_the_window_by_as_many_segments() -> None:
-    flow = probing()
-    flow.bbr.window = 100
+    flow = probing(window=100)
     flow.bbr.control(flow.now_ns, 2, 30, 0, recovers=False)
     assert flow.bbr.window == 100 - 30 + 2
     flow.bbr.control(flow.now_ns, 1, 500, 0, recovers=False)
@@ -332,9 +338,7 @@ def test_losses_narrow_the_window_by_as_many_segments() -> None:
 
 def test_one_loss_ends_probing_for_more_after_a_round_trip() -> None:
     for lost, gain in ((0, 1.25), (1, 0.75)):
-        flow = probing()
-        while flow.gain(100) < 1.2:
-            flow.round(in_flight=150)
+        flow = probing_for_more()
         flow.now_ns += 2 * RTT_NS
         flow.bbr.control(flow.now_ns, 1, lost, 0, recovers=False)
         assert flow.gain(100) == pytest.approx(gain * 0.99, rel=0.001)
@@ -361,13 +365,26 @@ def test_what_arrives_while_the_round_trip_is_measured_does_not_lower_the_rate()
 CUBIC_RTT_NS = 100_000_000
 
 
-def acknowledge_rounds(window: Cubic, rounds: int, begin_ns: int = 10**9) -> list[int]:
+def cubic_of(
+    window: int, *, threshold: int | None = None, measured: bool = False, lost: bool = False, is_reno: bool = False
+) -> Cubic:
+    """A window of that size, in slow start up to a threshold, whose round trip has been measured, that then loses."""
+    cubic = Cubic(is_reno=is_reno)
+    cubic.window, cubic.threshold = window, threshold or cubic.threshold
+    if measured:
+        cubic.sampled(10**9, CUBIC_RTT_NS, 0, 0)
+    if lost:
+        cubic.window = cubic.threshold = cubic.reduced()
+    return cubic
+
+
+def acknowledge_rounds(window: Cubic, rounds: int, begin_ns: int = 10**9, rtt_ns: int = CUBIC_RTT_NS) -> list[int]:
     """The window after each of some rounds, in which all of it is acknowledged."""
     found, now_ns = [], begin_ns
     for _ in range(rounds):
         for _ in range(window.window):
             window.acknowledged(now_ns, 1)
-        now_ns += CUBIC_RTT_NS
+        now_ns += rtt_ns
         found.append(window.window)
     return found
 
@@ -377,23 +394,13 @@ def test_slow_start_doubles_the_window_in_each_round(is_reno: bool) -> None:
     assert acknowledge_rounds(Cubic(is_reno=is_reno), 3) == [20, 40, 80]
 
 
-def test_a_loss_leaves_seven_tenths_of_cubics_window_and_half_of_renos() -> None:
-    cubic, reno = Cubic(), Cubic(is_reno=True)
-    cubic.window = reno.window = 1000
-    assert (cubic.reduced(), reno.reduced()) == (700, 500)
-
-
 def test_reno_grows_by_a_segment_in_each_round() -> None:
-    reno = Cubic(is_reno=True)
-    reno.window = reno.threshold = 50
+    reno = cubic_of(50, threshold=50, is_reno=True)
     assert acknowledge_rounds(reno, 3) == [51, 52, 53]
 
 
 def test_cubic_is_back_at_its_window_after_the_time_that_its_formula_gives() -> None:
-    cubic = Cubic()
-    cubic.window = 1000
-    cubic.sampled(10**9, CUBIC_RTT_NS, 0, 0)
-    cubic.window = cubic.threshold = cubic.reduced()
+    cubic = cubic_of(1000, measured=True, lost=True)
     back_s = ((1000 - 700) / 0.4) ** (1 / 3)
     rounds = round(back_s * 1e9 / CUBIC_RTT_NS)
     windows = acknowledge_rounds(cubic, rounds + 20)
@@ -403,30 +410,24 @@ def test_cubic_is_back_at_its_window_after_the_time_that_its_formula_gives() -> 
 
 
 def test_a_small_window_grows_no_slower_than_renos_would() -> None:
-    cubic = Cubic()
-    cubic.window = 14
-    cubic.window = cubic.threshold = cubic.reduced()
+    cubic = cubic_of(14, lost=True)
     # RFC 9438, section 4.3: 3 (1 - 0.7) / (1 + 0.7) = 0.53 segments a round.
     assert acknowledge_rounds(cubic, 20)[-1] - 9 == pytest.approx(0.53 * 20, abs=2)
 
 
 def test_late_acknowledgements_end_slow_start() -> None:
-    cubic = Cubic()
-    cubic.window = 100
+    cubic = cubic_of(100)
     for each in range(20):
         cubic.sampled(10**9 + each * 5_000_000, CUBIC_RTT_NS, 1, 2)
     assert cubic.in_slow_start
     for each in range(20):
         cubic.sampled(2 * 10**9 + each * 5_000_000, CUBIC_RTT_NS + 20_000_000, 3, 4)
-    assert not cubic.in_slow_start
-    assert cubic.threshold == 100
+    assert (cubic.in_slow_start, cubic.threshold) == (False, 100)
 
 
 def test_a_pause_is_no_time_since_the_last_loss() -> None:
-    paused, straight = Cubic(), Cubic()
+    paused, straight = cubic_of(1000, lost=True), cubic_of(1000, lost=True)
     for window in (paused, straight):
-        window.window = 1000
-        window.window = window.threshold = window.reduced()
         acknowledge_rounds(window, 5)
     paused.resumed(5 * 10**9, 10**9 + 5 * CUBIC_RTT_NS + 5 * 10**9)
     grown = acknowledge_rounds(straight, 5, 10**9 + 5 * CUBIC_RTT_NS)
@@ -435,8 +436,7 @@ def test_a_pause_is_no_time_since_the_last_loss() -> None:
 
 def late_in_the_ninth(least_ns: int, later_ns: int, window: int = 100) -> list[bool]:
     """After a round of nine round-trip times and in each of a second round's nine: whether slow start goes on."""
-    cubic = Cubic()
-    cubic.window = window
+    cubic = cubic_of(window)
     found = []
     for number, (rtt_ns, una) in enumerate([(least_ns, 1)] * 9 + [(least_ns + later_ns, 2)] * 9):
         # 3 ms apart, acknowledgements are no train.
@@ -460,8 +460,7 @@ def test_windows_of_fewer_than_16_segments_stay_in_slow_start() -> None:
 
 
 def test_a_round_with_one_acknowledgement_in_time_is_not_late() -> None:
-    cubic = Cubic()
-    cubic.window = 100
+    cubic = cubic_of(100)
     cubic.sampled(10**9, CUBIC_RTT_NS, 1, 1)
     for number in range(20):
         rtt_ns = CUBIC_RTT_NS if number == 5 else 2 * CUBIC_RTT_NS
@@ -471,8 +470,7 @@ def test_a_round_with_one_acknowledgement_in_time_is_not_late() -> None:
 
 @pytest.mark.parametrize("apart_ns", [1_000_000, 2_000_000, 2_000_001])
 def test_a_train_of_acknowledgements_over_more_than_half_a_round_trip_ends_slow_start(apart_ns: int) -> None:
-    cubic = Cubic()
-    cubic.window = 100
+    cubic = cubic_of(100)
     lasted_ns = 0
     while cubic.in_slow_start and lasted_ns < CUBIC_RTT_NS:
         cubic.sampled(10**9 + lasted_ns, CUBIC_RTT_NS, 1, 200)
@@ -485,8 +483,7 @@ def test_a_train_of_acknowledgements_over_more_than_half_a_round_trip_ends_slow_
 
 
 def test_a_train_does_not_go_on_from_one_round_to_the_next() -> None:
-    cubic = Cubic()
-    cubic.window = 100
+    cubic = cubic_of(100)
     for number in range(100):
         # A round is what was sent when it began: here each has thirty acknowledgements.
         begun = number // 30
@@ -495,16 +492,14 @@ def test_a_train_does_not_go_on_from_one_round_to_the_next() -> None:
 
 
 def test_reno_stays_in_slow_start_until_it_loses() -> None:
-    reno = Cubic(is_reno=True)
-    reno.window = 100
+    reno = cubic_of(100, is_reno=True)
     for number in range(100):
         reno.sampled(10**9 + number * 1_000_000, 10**7 * (number + 1), 1, 2)
     assert reno.in_slow_start
 
 
 def test_round_trips_are_not_judged_in_the_first_second_after_a_loss() -> None:
-    cubic = Cubic()
-    cubic.window = 1000
+    cubic = cubic_of(1000)
     cubic.sampled(9 * 10**9, CUBIC_RTT_NS, 1, 1)
     cubic.window = cubic.threshold = cubic.reduced()
     cubic.acknowledged(10 * 10**9, 1)
@@ -519,8 +514,7 @@ def test_round_trips_are_not_judged_in_the_first_second_after_a_loss() -> None:
 
 
 def test_slow_start_ends_at_the_threshold_and_what_is_left_counts_towards_the_next_segment() -> None:
-    reno = Cubic(is_reno=True)
-    reno.window, reno.threshold = 95, 100
+    reno = cubic_of(95, threshold=100, is_reno=True)
     reno.acknowledged(0, 10)
     assert (reno.window, reno.in_slow_start) == (100, False)
     reno.acknowledged(0, 94)
@@ -530,8 +524,7 @@ def test_slow_start_ends_at_the_threshold_and_what_is_left_counts_towards_the_ne
 
 
 def test_many_segments_acknowledged_at_once_open_the_window_as_often_as_they_are_that_many() -> None:
-    reno = Cubic(is_reno=True)
-    reno.window = reno.threshold = 10
+    reno = cubic_of(10, threshold=10, is_reno=True)
     reno.acknowledged(0, 35)
     assert reno.window == 13
     # Five are left over.
@@ -542,16 +535,17 @@ def test_many_segments_acknowledged_at_once_open_the_window_as_often_as_they_are
 
 
 def test_before_a_loss_the_window_grows_by_a_twentieth_a_round() -> None:
-    cubic = Cubic()
-    cubic.window = cubic.threshold = 100
+    cubic = cubic_of(100, threshold=100)
     assert acknowledge_rounds(cubic, 3) == [105, 110, 115]
 
 
-@pytest.mark.parametrize(("window", "cubics", "renos"), [(1, 2, 2), (3, 2, 2), (4, 2, 2), (5, 3, 2), (6, 4, 3)])
-def test_a_loss_leaves_two_segments_at_least(window: int, cubics: int, renos: int) -> None:
-    cubic, reno = Cubic(), Cubic(is_reno=True)
-    cubic.window = reno.window = window
-    assert (cubic.reduced(), reno.reduced()) == (cubics, renos)
+@pytest.mark.parametrize(
+    ("window", "cubics", "renos"), [(1, 2, 2), (3, 2, 2), (4, 2, 2), (5, 3, 2), (6, 4, 3), (1000, 700, 500)]
+)
+def test_a_loss_leaves_seven_tenths_of_cubics_window_and_half_of_renos_but_two_segments_at_least(
+    window: int, cubics: int, renos: int
+) -> None:
+    assert (cubic_of(window).reduced(), cubic_of(window, is_reno=True).reduced()) == (cubics, renos)
 
 
 def windows_after_loss(cubic: Cubic, rounds: int) -> list[int]:
@@ -561,9 +555,7 @@ def windows_after_loss(cubic: Cubic, rounds: int) -> list[int]:
 
 
 def test_after_a_loss_the_window_follows_rfc_9438() -> None:
-    cubic = Cubic()
-    cubic.window = 1000
-    cubic.sampled(10**9, CUBIC_RTT_NS, 0, 0)
+    cubic = cubic_of(1000, measured=True)
     k_s = (1000 * 0.3 / 0.4) ** (1 / 3)
     for number, window in enumerate(windows_after_loss(cubic, 120)):
         # W_cubic(t) = C (t - K)^3 + W_max
@@ -572,22 +564,17 @@ def test_after_a_loss_the_window_follows_rfc_9438() -> None:
 
 def test_a_loss_below_the_former_window_makes_room_for_others() -> None:
     """Fast convergence, RFC 9438, section 4.7: the plateau is at (1 + 0.7) / 2 of the window at the second loss."""
-    cubic = Cubic()
-    cubic.window = 2000
-    cubic.sampled(10**9, CUBIC_RTT_NS, 0, 0)
+    cubic = cubic_of(2000, measured=True)
     cubic.reduced()
     cubic.window = 1999
     plateau = 1999 * 0.85
     k_s = ((plateau - 1999 * 0.7) / 0.4) ** (1 / 3)
-    windows = windows_after_loss(cubic, 120)
-    for number, window in enumerate(windows):
+    for number, window in enumerate(windows_after_loss(cubic, 120)):
         assert window == pytest.approx(0.4 * (number * CUBIC_RTT_NS / 1e9 - k_s) ** 3 + plateau, rel=0.01)
 
 
 def test_as_large_a_window_at_the_second_loss_is_the_plateau_again() -> None:
-    cubic = Cubic()
-    cubic.window = 1000
-    cubic.sampled(10**9, CUBIC_RTT_NS, 0, 0)
+    cubic = cubic_of(1000, measured=True)
     cubic.reduced()
     cubic.window = 1000
     rounds = round((1000 * 0.3 / 0.4) ** (1 / 3) * 1e9 / CUBIC_RTT_NS)
@@ -595,9 +582,7 @@ def test_as_large_a_window_at_the_second_loss_is_the_plateau_again() -> None:
 
 
 def test_long_after_a_loss_a_window_grows_by_half_of_itself_in_a_round_and_no_more() -> None:
-    cubic = Cubic()
-    cubic.window = 1000
-    cubic.window = cubic.threshold = cubic.reduced()
+    cubic = cubic_of(1000, lost=True)
     cubic.acknowledged(10**9, 1)
     before = cubic.window
     for _ in range(before):
@@ -607,21 +592,13 @@ def test_long_after_a_loss_a_window_grows_by_half_of_itself_in_a_round_and_no_mo
 
 def test_a_window_that_reno_would_have_larger_grows_with_renos() -> None:
     """RFC 9438, section 4.3, where a round trip is short: cubic's own growth depends on time, Reno's on rounds."""
-    cubic = Cubic()
-    cubic.window = 100
-    cubic.window = cubic.threshold = cubic.reduced()
-    now_ns, acknowledged = 10**9, 0
-    for _ in range(100):
-        for _ in range(cubic.window):
-            cubic.acknowledged(now_ns, 1)
-            acknowledged += 1
-        now_ns += 10_000_000
-    assert cubic.window == pytest.approx(70 + 100 * 3 * 0.3 / 1.7, abs=3)
+    cubic = cubic_of(100, lost=True)
+    windows = acknowledge_rounds(cubic, 100, rtt_ns=10_000_000)
+    assert windows[-1] == pytest.approx(70 + 100 * 3 * 0.3 / 1.7, abs=3)
 
 
 def test_a_timeout_forgets_the_window_before_the_last_loss() -> None:
-    cubic = Cubic()
-    cubic.window = 1000
+    cubic = cubic_of(1000)
     cubic.reduced()
     cubic.timed_out(10**9, 0)
     cubic.window = cubic.threshold = 100
@@ -629,8 +606,7 @@ def test_a_timeout_forgets_the_window_before_the_last_loss() -> None:
 
 
 def test_after_a_timeout_slow_start_is_judged_anew() -> None:
-    cubic = Cubic()
-    cubic.window = 100
+    cubic = cubic_of(100)
     for number in range(60):
         cubic.sampled(10**9 + number * 1_000_000, CUBIC_RTT_NS, 1, 200)
     assert not cubic.in_slow_start
@@ -644,9 +620,7 @@ def test_after_a_timeout_slow_start_is_judged_anew() -> None:
 
 
 def test_what_was_counted_while_the_window_hardly_grew_opens_it_by_one_segment() -> None:
-    cubic = Cubic()
-    cubic.window = 1000
-    cubic.sampled(10**9, CUBIC_RTT_NS, 0, 0)
+    cubic = cubic_of(1000, measured=True)
     cubic.reduced()
     cubic.threshold = 1000
     cubic.acknowledged(2 * 10**9, 900)

@@ -47,6 +47,15 @@ def run(events: EventQueue, until_ns: int | None = None) -> None:
         events.handle_next_instant()
 
 
+def sending(size_bytes: int, rate_bps: int, turn: int = 2, **options: bool) -> tuple[EventQueue, Noting]:
+    """Return a sender that begins to send so many bytes at that rate."""
+    events = EventQueue()
+    sender = Noting(events, **options)
+    sender.load(size_bytes, 0, 0)
+    sender.send_at(rate_bps, 0, turn)
+    return events, sender
+
+
 def stretches(sender: Sender) -> list[tuple[int, int, int]]:
     numbers = sender.history.tolist()
     return list(zip(numbers[::3], numbers[1::3], numbers[2::3], strict=True))
@@ -65,10 +74,7 @@ def test_a_stretch_lasts_as_long_as_its_bits_at_its_rate_rounded_up() -> None:
 
 
 def test_with_headers_payload_takes_its_part_of_the_rate() -> None:
-    events = EventQueue()
-    sender = Noting(events, headers=True)
-    sender.load(10 * PAYLOAD_BYTES, 0, 0)
-    sender.send_at(FRAME_BYTES * 8, 0, 2)
+    events, sender = sending(10 * PAYLOAD_BYTES, FRAME_BYTES * 8, 2, headers=True)
     assert sender.queued_bits_ns(3 * S) == 7 * FRAME_BYTES * 8 * S
     run(events)
     assert sender.ended == [10 * S]
@@ -100,10 +106,7 @@ def test_each_change_of_rate_ends_a_part_of_the_history() -> None:
 
 
 def test_a_stretch_without_a_rate_has_not_begun() -> None:
-    events = EventQueue()
-    sender = Noting(events)
-    sender.load(1, 0, 0)
-    sender.send_at(0, 0, 4)
+    events, sender = sending(1, 0, 4)
     run(events)
     assert (sender.begun, sender.ended) == ([], [])
     sender.send_at(8, S, 6)
@@ -112,10 +115,7 @@ def test_a_stretch_without_a_rate_has_not_begun() -> None:
 
 
 def test_a_stretch_that_is_cut_is_what_has_left_of_it_in_whole_bytes() -> None:
-    events = EventQueue()
-    sender = Noting(events)
-    sender.load(10, 0, 0)
-    sender.send_at(8, 0, 2)
+    events, sender = sending(10, 8, 2)
     sender.cut(7 * S // 2)
     assert (sender.ended, sender.part_bytes) == ([7 * S // 2], 3)
     # Half of the fourth byte has left already: the next stretch is shorter by that.
@@ -126,10 +126,7 @@ def test_a_stretch_that_is_cut_is_what_has_left_of_it_in_whole_bytes() -> None:
 
 
 def test_what_nobody_asks_for_is_not_remembered() -> None:
-    events = EventQueue()
-    sender = Noting(events, keeps_history=False)
-    sender.load(10, 0, 0)
-    sender.send_at(8, 0, 2)
+    events, sender = sending(10, 8, 2, keeps_history=False)
     run(events, S)
     sender.send_at(16, S, 4)
     run(events)
@@ -137,21 +134,22 @@ def test_what_nobody_asks_for_is_not_remembered() -> None:
     assert not sender.history
 
 
-def joined(events: EventQueue, stream: Stream, sizes: list[int]) -> list[Noting]:
+def streaming(rate_bps: int, sizes: list[int], number: int = 0) -> tuple[EventQueue, Stream, list[Noting]]:
+    """Return a stream of that rate, and senders of so many bytes each that have joined it."""
+    events = EventQueue()
+    stream = Stream(events, number, 1)
+    stream.set_rate(rate_bps, 0, 1)
     senders = [Noting(events) for _ in sizes]
     for position, (sender, size_bytes) in enumerate(zip(senders, sizes, strict=True)):
         sender.position = position
         sender.load(size_bytes, 0, 0)
         sender.join(stream, 0, 2 * position + 2)
     stream.arm(0)
-    return senders
+    return events, stream, senders
 
 
 def test_members_of_a_stream_each_have_its_rate_and_end_when_it_has_served_them() -> None:
-    events = EventQueue()
-    stream = Stream(events, 0, 1)
-    stream.set_rate(80, 0, 1)
-    senders = joined(events, stream, [50, 20, 30, 20])
+    events, stream, senders = streaming(80, [50, 20, 30, 20])
     assert (stream.members, senders[0].rate_bps) == (4, 80)
     run(events, 2 * S)
     assert [sender.ended for sender in senders] == [[], [2 * S], [], [2 * S]]
@@ -174,10 +172,7 @@ def test_the_same_rate_again_is_no_change() -> None:
 
 
 def test_a_member_that_leaves_keeps_its_rate_and_what_it_has_been_served() -> None:
-    events = EventQueue()
-    stream = Stream(events, 3, 1)
-    stream.set_rate(80, 0, 1)
-    one, other = joined(events, stream, [50, 40])
+    events, stream, (one, other) = streaming(80, [50, 40], number=3)
     for at_s, rate_bps in ((1, 160), (2, 40)):
         run(events, at_s * S)
         stream.set_rate(rate_bps, at_s * S, 5 + at_s)
@@ -195,10 +190,7 @@ def test_a_member_that_leaves_keeps_its_rate_and_what_it_has_been_served() -> No
 
 
 def test_a_stretch_of_a_stream_that_is_cut_is_what_has_left_of_it() -> None:
-    events = EventQueue()
-    stream = Stream(events, 0, 1)
-    stream.set_rate(8, 0, 1)
-    one, other = joined(events, stream, [10, 4])
+    events, stream, (one, other) = streaming(8, [10, 4])
     run(events, S)
     stream.set_rate(16, S, 5)
     stream.arm(S)
@@ -224,10 +216,7 @@ def test_what_is_cut_as_it_begins_or_as_it_ends_is_nothing_or_all_of_it() -> Non
 
 @pytest.mark.parametrize("is_cut", [False, True])
 def test_the_next_stretch_begins_and_ends_as_the_first_did(is_cut: bool) -> None:
-    events = EventQueue()
-    sender = Noting(events)
-    sender.load(10, 0, 0)
-    sender.send_at(8, 0, 4)
+    events, sender = sending(10, 8, 4)
     if is_cut:
         sender.cut(2 * S)
     else:
@@ -244,10 +233,7 @@ def test_the_next_stretch_begins_and_ends_as_the_first_did(is_cut: bool) -> None
 
 
 def test_a_member_that_leaves_and_joins_again_ends_once_when_it_has_been_served_in_all() -> None:
-    events = EventQueue()
-    stream = Stream(events, 0, 1)
-    stream.set_rate(8, 0, 1)
-    one, other = joined(events, stream, [4, 12])
+    events, stream, (one, other) = streaming(8, [4, 12])
     run(events, S)
     one.leave()
     one.send_at(0, S, 7)
@@ -263,10 +249,7 @@ def test_a_member_that_leaves_and_joins_again_ends_once_when_it_has_been_served_
 
 
 def test_a_member_alone_keeps_the_turn_of_the_last_change_of_its_rate() -> None:
-    events = EventQueue()
-    stream = Stream(events, 0, 1)
-    stream.set_rate(8, 0, 1)
-    (sender,) = joined(events, stream, [10])
+    _, stream, (sender,) = streaming(8, [10])
     assert sender.turn() == 2
     sender.position = 6
     stream.set_rate(16, S, 20)

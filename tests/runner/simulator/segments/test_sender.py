@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Collection
+from typing import Any
 
 import pytest
 
@@ -95,16 +96,21 @@ class Connection:
         return dict(Counter(at_ns // MS for at_ns, _ in self.forth.packets))
 
 
-def sent(segments: float, loses: Collection[int] = (), rate_bps: int | None = None) -> Connection:
-    connection = Connection(loses, rate_bps=rate_bps)
+def written(segments: float, loses: Collection[int] = (), **options: Any) -> Connection:
+    """Return a connection into which so many segments are written when it begins."""
+    connection = Connection(loses, **options)
     connection.write(0, segments)
+    return connection
+
+
+def sent(segments: float, loses: Collection[int] = (), **options: Any) -> Connection:
+    connection = written(segments, loses, **options)
     connection.run()
     return connection
 
 
 def test_slow_start_sends_ten_segments_and_twice_as_many_each_round() -> None:
-    connection = Connection()
-    connection.write(0, 150)
+    connection = written(150)
     assert connection.run() == {0: 10, 40: 20, 80: 40, 120: 80}
     assert connection.in_order[-1] == (140, 150 * PAYLOAD_BYTES)
     assert connection.sender.in_flight == connection.sender.unsent == 0
@@ -117,9 +123,7 @@ def test_a_packet_has_up_to_1448_bytes_of_payload_and_its_headers() -> None:
 
 
 def test_no_more_is_in_flight_than_may_be() -> None:
-    connection = Connection(most_bytes=16 * PAYLOAD_BYTES)
-    connection.write(0, 40)
-    assert connection.run() == {0: 10, 40: 16, 80: 14}
+    assert written(40, most_bytes=16 * PAYLOAD_BYTES).run() == {0: 10, 40: 16, 80: 14}
 
 
 def test_a_socket_has_room_while_less_than_half_of_what_may_wait_does() -> None:
@@ -133,22 +137,19 @@ def test_a_socket_has_room_while_less_than_half_of_what_may_wait_does() -> None:
 
 
 def test_small_buffers_hold_little_and_slow_nothing_down() -> None:
-    connection = Connection(unsent_bytes=8 * PAYLOAD_BYTES)
-    connection.write(0, 70)
+    connection = written(70, unsent_bytes=8 * PAYLOAD_BYTES)
     assert connection.run() == {0: 10, 40: 20, 80: 40}
     # Fewer than four segments wait when four more are written.
     assert connection.most_waiting == 7 * PAYLOAD_BYTES
 
 
 def test_a_window_that_is_not_filled_does_not_grow_beyond_twice_what_was_in_flight() -> None:
-    windows = []
-    for segments in (4, 5, 6, 8, 10):
+    for segments, window in ((4, 10), (5, 10), (6, 12), (8, 16), (10, 20)):
         connection = Connection()
         for round_ms in range(0, 400, 100):
             connection.write(round_ms, segments)
         connection.run()
-        windows.append(connection.congestion.window)
-    assert windows == [10, 10, 12, 16, 20]
+        assert connection.congestion.window == window
 
 
 @pytest.mark.parametrize(("segments", "again_ms"), [(2, 80), (3, 80), (4, 40), (10, 40)])
@@ -163,8 +164,7 @@ def test_a_lost_segment_is_sent_again_once_three_later_ones_have_arrived_or_afte
 
 @pytest.mark.parametrize("loses", [[10], [10, 13, 16], [10, 20]])
 def test_the_losses_of_a_round_reduce_the_window_once_to_seven_tenths(loses: list[int]) -> None:
-    connection = Connection(loses, rate_bps=FAST_BPS)
-    connection.write(0, 60)
+    connection = written(60, loses, rate_bps=FAST_BPS)
     # Of 20 segments some are lost; the acknowledgements of the first two later ones let one out each.
     assert connection.run(100) == {0: 10, 40: 20, 80: 15}
     threshold = 22 * 717 // 1024
@@ -176,9 +176,7 @@ def test_the_losses_of_a_round_reduce_the_window_once_to_seven_tenths(loses: lis
 
 
 def test_losses_of_two_rounds_reduce_the_window_twice() -> None:
-    connection = Connection([10, 50], rate_bps=FAST_BPS)
-    connection.write(0, 80)
-    connection.run()
+    connection = sent(80, [10, 50], rate_bps=FAST_BPS)
     assert connection.congestion.threshold == 22 * 717 // 1024 * 717 // 1024
     assert len(connection.forth.packets) == 80 + 2
 
@@ -198,15 +196,13 @@ def test_a_probe_of_a_single_segment_would_wait_for_a_delayed_acknowledgement_so
 
 def test_a_probe_that_mends_a_loss_reduces_the_window_too() -> None:
     # The last of four is lost, and so is the acknowledgement of the third one.
-    connection = Connection([3], loses_back=[1])
-    connection.write(0, 4)
+    connection = written(4, [3], loses_back=[1])
     assert connection.run() == {0: 4, 150: 1}
     assert connection.congestion.window == connection.congestion.threshold == 10 * 717 // 1024
 
 
 def test_a_probe_sends_what_is_new_if_there_is_any_and_what_was_lost_is_sent_once() -> None:
-    connection = Connection(range(10, 30))
-    connection.write(0, 60)
+    connection = written(60, range(10, 30))
     assert connection.run(160) == {0: 10, 40: 20, 150: 1}
     assert connection.sender.sent == 31 * PAYLOAD_BYTES
     connection.run()
@@ -215,8 +211,7 @@ def test_a_probe_sends_what_is_new_if_there_is_any_and_what_was_lost_is_sent_onc
 
 
 def test_a_probe_sends_nothing_new_beyond_what_may_be_in_flight() -> None:
-    connection = Connection(range(10, 20), most_bytes=10 * PAYLOAD_BYTES)
-    connection.write(0, 60)
+    connection = written(60, range(10, 20), most_bytes=10 * PAYLOAD_BYTES)
     assert connection.run(160) == {0: 10, 40: 10, 150: 1}
     assert connection.sender.sent == 20 * PAYLOAD_BYTES
 
@@ -229,8 +224,7 @@ def test_a_flight_that_is_lost_is_sent_again_after_a_second_by_slow_start() -> N
 
 
 def test_each_timeout_is_twice_as_long_as_the_one_before_but_no_longer_than_256_seconds() -> None:
-    connection = Connection([*range(11), 12])
-    connection.write(0, 1)
+    connection = written(1, [*range(11), 12])
     connection.write(2_000_000, 1)
     times_ms = [0]
     for wait_s in (1, 2, 4, 8, 16, 32, 64, 128, 256, 256, 256):
@@ -257,9 +251,7 @@ def test_a_pause_of_more_than_a_timeout_halves_the_window_for_each_of_them_down_
 def test_after_a_pause_slow_start_leads_to_three_quarters_of_the_window_or_the_former_threshold(
     before: int, threshold: int
 ) -> None:
-    connection = Connection()
-    connection.write(0, 10)
-    connection.run()
+    connection = sent(10)
     connection.congestion.window, connection.congestion.threshold = 80, before
     connection.write(300, 10)
     connection.run(300)
@@ -267,18 +259,14 @@ def test_after_a_pause_slow_start_leads_to_three_quarters_of_the_window_or_the_f
 
 
 def test_a_pause_does_not_widen_a_window_that_is_smaller_than_an_initial_one() -> None:
-    connection = Connection()
-    connection.write(0, 4)
-    connection.run()
+    connection = sent(4)
     connection.congestion.window = connection.congestion.threshold = 4
     connection.write(2000, 10)
     assert connection.run(2000)[2000] == 4
 
 
 def test_bbr_sends_in_bursts_of_two_at_2_885_times_ten_segments_in_a_round_trip() -> None:
-    connection = Connection(congestion=Bbr(40 * MS, "a"))
-    connection.write(0, 10)
-    connection.run()
+    connection = sent(10, congestion=Bbr(40 * MS, "a"))
     apart_ns = round(2 * 40 * MS / 28.85)
     times_ns = [at_ns for at_ns, _ in connection.forth.packets]
     assert times_ns == pytest.approx([burst * apart_ns for burst in range(5) for _ in range(2)], abs=10)
@@ -289,8 +277,7 @@ def test_bbr_fills_a_line_whatever_is_lost_and_holds_hardly_more_than_twice_what
     loses: Collection[int],
 ) -> None:
     rate_bps, segments = 20_000_000, 3000
-    connection = Connection(loses, congestion=Bbr(40 * MS, "a"), rate_bps=rate_bps)
-    connection.write(0, segments)
+    connection = written(segments, loses, congestion=Bbr(40 * MS, "a"), rate_bps=rate_bps)
     in_flight = []
     while connection.events.handle_next_instant():
         in_flight.append(connection.sender.in_flight)
@@ -318,8 +305,7 @@ def test_a_probe_that_is_lost_too_is_followed_by_a_timeout() -> None:
 
 
 def test_each_flight_that_loses_its_end_is_probed() -> None:
-    connection = Connection([3, 8], loses_back=[1, 4])
-    connection.write(0, 4)
+    connection = written(4, [3, 8], loses_back=[1, 4])
     connection.write(1000, 4)
     # The third segment was acknowledged after 230 ms: 1040 + 2 (40 + 190 / 8) + 20 ms, and a tick.
     assert list(connection.run())[:4] == [0, 150, 1000, 1200]

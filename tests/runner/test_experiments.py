@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.present import present
 from wanbed import runner
 from wanbed.runner.planner.experiment_file import load_experiment
 from wanbed.runner.resolve.dilation import choose_dilation
@@ -18,9 +19,7 @@ def one_connection_bps(point: SweepPoint) -> float:
     """Window over round trip, or the node pair's cap where that is less."""
     conditions = point.topology.wan[0].conditions
     window_bytes = point.variants[0].transport.window
-    pair_rate_bps = conditions.pair_rate_bps
-    assert pair_rate_bps is not None
-    return min(window_bytes * 8 / (2 * conditions.latency_ns * 1e-9), pair_rate_bps)
+    return min(window_bytes * 8 / (2 * conditions.latency_ns * 1e-9), present(conditions.pair_rate_bps))
 
 
 @pytest.mark.parametrize("path", sorted(FOLDER.rglob("*.yaml")), ids=lambda path: path.stem)

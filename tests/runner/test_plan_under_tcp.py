@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.support.present import present
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.resolve.experiment import SweepPoint
 from wanbed.runner.simulator.simulation import KIND_CODES, Simulation
@@ -128,9 +129,7 @@ def test_a_plan_knows_which_connections_keep_their_windows(keeping: dict[str, An
         (point,) = points(
             2, 2, 1, latency="40ms", rates=("5Gbit",), microbatches=8, compute=compute(20, "32MiB"), transport=transport
         )
-        plan = point.variants[0].plan
-        assert plan is not None
-        return plan.makespan_ns
+        return present(point.variants[0].plan).makespan_ns
 
     assert planned_ns(**keeping) < 0.95 * planned_ns()
     assert planned_ns(model="ideal") < 0.95 * planned_ns()

@@ -1,6 +1,7 @@
 import pytest
 import torch
 
+from tests.support.present import present
 from wanbed.ground.errors import MissingError
 from wanbed.runner.compute_profiling.device_at_hand import CpuAtHand, DeviceAtHand
 from wanbed.runner.compute_profiling.measuring import Measurement
@@ -63,8 +64,7 @@ class Slowing(CpuAtHand):
 
 def test_clocks_are_sampled_while_figures_are_measured() -> None:
     device = Slowing()
-    conditions = Measurement(device, PACE, lambda _: None).stages(stages_task()).conditions
-    assert conditions is not None
+    conditions = present(Measurement(device, PACE, lambda _: None).stages(stages_task()).conditions)
     assert conditions.during is not None
     assert conditions.ceiling.clocks is not None
     assert conditions.during.samples >= 6

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.present import present
 from tests.support.runner.small_experiment import parsed
 from wanbed.ground.errors import InputError, MissingError
 from wanbed.runner.emulation import gpu_provisioning
@@ -217,8 +218,7 @@ def test_a_gpu_that_nobody_lists_is_not_taken_for_none(monkeypatch: pytest.Monke
 
 def test_each_mig_instance_is_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
     offer(monkeypatch, *MIGS)
-    found = provision_gpus(*experiment(TORCH).points())
-    assert found is not None
+    found = present(provision_gpus(*experiment(TORCH).points()))
     assert found.uuids == {"east-0": ("MIG-a",), "east-1": ("MIG-b",)}
     assert {found.chip("east-0", 0), found.chip("east-1", 0)} == {"GPU-0"}
 

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.runner.emulation.rank_plans import ONE, PAIR, PLANNED, SHARED, TOKEN, four_by_two, planned, point
+from tests.support.present import present
 from wanbed.runner.companions.prefill.resolution import inference_work
 from wanbed.runner.emulation.rank_configs import FIRST_PORT, SharedConfig, configure_ranks, peer_timeout_s
 from wanbed.runner.resolve.experiment import SweepPoint
@@ -180,9 +181,7 @@ def test_torch_is_told_whether_kernels_are_to_be_deterministic(written: dict[str
     of = point(model="gpt-tiny", compute={"kind": "torch", **written}, training={"precision": "fp32"})
     works = [torch_work(plan.compute, tuple(ActionKind)) for plan in planned(of)]
     assert {work.deterministic for work in works} == {deterministic}
-    served = inference_work(of.spec, INFERENCE_MODELS["llama-tiny"])
-    assert served is not None
-    assert served.deterministic is deterministic
+    assert present(inference_work(of.spec, INFERENCE_MODELS["llama-tiny"])).deterministic is deterministic
 
 
 def test_gradients_are_kept_where_asked(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 import pytest
 
 from tests.runner.emulation.rank_plans import ONE, PAIR, four_by_two, planned, point
+from tests.support.present import present
 from wanbed.workloads.transport.links_config import RingConfig
 
 
@@ -51,8 +52,7 @@ def test_replicas_meet_at_the_host_of_their_first_to_sum_by_a_collective(all_red
     assert {plan.links.rings for plan in plans} == {()}
     for plan in plans:
         replicas = [other for other in plans if other.stage == plan.stage]
-        collective = plan.compute.collective
-        assert collective is not None
+        collective = present(plan.compute.collective)
         assert (collective.backend, collective.shares_gpus) == ("nccl", shares_gpus)
         assert collective.hosts == tuple(other.host for other in replicas)
         assert collective.host == plan.host

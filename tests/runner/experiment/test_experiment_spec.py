@@ -2,6 +2,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.present import present
 from tests.support.refused import refused
 from tests.support.runner.taken_values import taken, takes_from_to, words_of_refusal
 from wanbed.ground.errors import InputError
@@ -335,10 +336,7 @@ def test_the_documents_links_have_only_what_was_written() -> None:
 
 def test_a_model_has_a_configuration_once_all_its_dimensions_are_known() -> None:
     whole = {"layers": 2, "hidden": 8, "context": 4, "heads": 2, "vocabulary": 16}
-    model = parsed(model=whole).model
-    assert model is not None
-    assert model.config == GptConfig(2, 8, 4, 2, 16)
+    assert present(parsed(model=whole).model).config == GptConfig(2, 8, 4, 2, 16)
     for name in ("layers", "heads", "vocabulary"):
-        rest = parsed(model={other: value for other, value in whole.items() if other != name}).model
-        assert rest is not None
+        rest = present(parsed(model={other: value for other, value in whole.items() if other != name}).model)
         assert rest.config is None

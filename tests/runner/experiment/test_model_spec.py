@@ -1,3 +1,4 @@
+from tests.support.present import present
 from wanbed.runner.experiment.model_spec import NAMED_MODELS, ModelSpec
 from wanbed.workloads.gpt.gpt_config import Architecture, GptConfig
 
@@ -15,8 +16,7 @@ def test_what_is_not_written_is_that_of_the_plain_model() -> None:
 
 def test_the_head_of_gpt_2_is_tied_unless_the_file_says_otherwise() -> None:
     for written, tied in ((None, True), (True, True), (False, False)):
-        config = ModelSpec(**PLAIN, architecture="gpt-2", tied_head=written).config
-        assert config is not None
+        config = present(ModelSpec(**PLAIN, architecture="gpt-2", tied_head=written).config)
         assert (config.architecture, config.tied_head) == (Architecture.GPT_2, tied)
     llama = ModelSpec(**PLAIN, architecture="llama", kv_heads=1, feed_forward=20).config
     assert llama == GptConfig(2, 8, 4, 2, 11, Architecture.LLAMA, 1, 20, tied_head=False)

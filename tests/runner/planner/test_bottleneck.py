@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.support.present import present
 from tests.support.runner.planner_instances import document, random_task, task_of
 from wanbed.results.records.span_columns import SpanColumns
 from wanbed.runner.experiment.transport_spec import TransportSpec
@@ -208,8 +209,7 @@ def test_where_a_link_is_full_its_direction_and_its_capacity_are_named(
     link: dict[str, str], transport: dict[str, Any], capacity: str, capacity_bps: float
 ) -> None:
     bottleneck, _, time_s = found({**FAST, **link}, transport, forward="1ms")
-    use = bottleneck.link
-    assert use is not None
+    use = present(bottleneck.link)
     assert bottleneck.path[0].part == Part("link", ("a", "b"))
     assert bottleneck.path[0].share > 0.8
     assert {use.source, use.destination} == {"a", "b"}

@@ -6,6 +6,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.present import present
 from tests.support.refused import refused
 from wanbed.runner.experiment.compute_spec import ComputeSpec
 from wanbed.runner.experiment.experiment_document import ExperimentDocument
@@ -139,8 +140,7 @@ def test_diloco_sends_in_a_period_what_data_parallelism_sends_in_an_iteration() 
 
 def test_hierarchical_sends_each_gradient_s_share_over_the_wan_once_each_way() -> None:
     each = written()
-    price = priced_family(Family.HIERARCHICAL, each, planning_task(each, pipelines=None), 16, 10)
-    assert price is not None
+    price = present(priced_family(Family.HIERARCHICAL, each, planning_task(each, pipelines=None), 16, 10))
     assert price.sequences == 16
     assert price.tried == 2
     # 2 (D-1)/D x G/R of each of 8 ranks, where G is the whole model's gradient and R is 4.

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.present import present
 from tests.support.refused import refused
 from tests.support.runner.background import TO_WEST, with_background
 from wanbed.ground.errors import InputError, MissingError
@@ -345,8 +346,7 @@ def test_what_fits_or_is_not_known_is_let_through(east_bytes: int | None) -> Non
     placed = place_point(point_of({**TORCH, "device": "cuda"}, MODEL), nodes(1, 1), 1)
     machines = {"rack0": GpuMachine("rack0", east_bytes), "rack1": GpuMachine("rack1", 2**36)}
     check_memory(placed, machines)
-    assigned = gpus_of(placed, machines)
-    assert assigned is not None
+    assigned = present(gpus_of(placed, machines))
     assert dict(assigned.uuids) == {"east-0": ("GPU-of-rack0",), "west-0": ("GPU-of-rack1",)}
 
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.present import present
 from wanbed.runner.experiment.transport_spec import TransportSpec
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.resolve.connections import (
@@ -256,8 +257,7 @@ def test_a_connection_holds_an_eighth_unsent_and_a_quarter_unread() -> None:
 
 def test_alone_on_a_path_that_holds_three_quarters_of_the_window_or_less_it_holds_half() -> None:
     topology = two_datacenters()
-    path_bytes = topology.pair_in_flight_bytes("east", "west")
-    assert path_bytes is not None
+    path_bytes = present(topology.pair_in_flight_bytes("east", "west"))
     narrow, roomy = floor(path_bytes * 4 / 3) - 4, ceil(path_bytes * 4 / 3) + 4
     assert held(topology, roomy, 1)[0] == roomy // 2
     assert held(topology, narrow, 1)[0] == narrow // 8

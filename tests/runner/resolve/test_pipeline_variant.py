@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.present import present
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
@@ -96,8 +97,7 @@ def test_a_repeat_changes_what_is_drawn_in_it_and_nothing_else() -> None:
     assert varied.varies
     assert not varied.without_variation().varies
     assert plain.without_variation() is plain
-    variation = varied.in_repeat(2).costs(1, 0).variation
-    assert variation is not None
+    variation = present(varied.in_repeat(2).costs(1, 0).variation)
     assert (variation.repeat, variation.pipeline) == (2, 1)
 
 

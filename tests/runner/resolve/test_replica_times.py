@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.present import present
 from wanbed.ground.errors import InputError
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.resolve.cell_costs import cell_costs
@@ -126,8 +127,7 @@ def test_an_entry_may_be_about_the_gpus_of_one_variant_alone() -> None:
 
 def test_jitter_has_the_seed_of_the_file_and_the_number_of_the_repeat() -> None:
     own = point({"jitter": {"distribution": "gamma", "spread": "5%"}}, seed=9).variants[0].in_repeat(3)
-    variation = own.costs(1, 0).variation
-    assert variation is not None
+    variation = present(own.costs(1, 0).variation)
     assert (variation.seed, variation.repeat, variation.pipeline, variation.stage) == (9, 3, 1, 0)
     assert variation.jitter == Jitter(Distribution.GAMMA, 0.05)
     assert own.without_variation().costs(1, 0).variation is None

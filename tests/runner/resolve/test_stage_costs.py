@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.present import present
 from wanbed.ground.errors import InputError
 from wanbed.ground.strict_model import parse_model
 from wanbed.runner.experiment.experiment_spec import ExperimentSpec
@@ -241,8 +242,6 @@ def test_conditions_are_those_of_a_measured_profile_that_gives_the_times(tmp_pat
         spec = parse_model(ExperimentSpec, {"topology": TOPOLOGY, "compute": compute}, "exp.yaml")
         return profile_conditions(spec, tmp_path)
 
-    own = found(profile="./measured.json")
-    assert own is not None
-    assert own.threads == 3
+    assert present(found(profile="./measured.json")).threads == 3
     assert (found(), found(profile="a100"), found(forward="1ms")) == (None, None, None)
     assert found(profile="./measured.json", **{"from": "runs/a"}) is None

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.present import present
 from tests.support.refused import refused
 from wanbed.ground.errors import InputError
 from wanbed.runner.planner.experiment_file import parse_experiment
@@ -71,8 +72,7 @@ def test_a_profile_cuts_the_model_into_the_virtual_stages() -> None:
     variant = resolved(ZB_V, compute={"profile": "a100"}, model="gpt-a", training={"stages": 3, "pipelines": 2})
     (point,) = experiment(ZB_V, compute={"profile": "a100"}, model="gpt-a").points()
     assert point.spec.model is not None
-    config = point.spec.model.config
-    assert config is not None
+    config = present(point.spec.model.config)
     times = load_profile("a100", relative_to=Path()).stage_times(config, 6)
     assert variant.work.virtual is not None
     assert variant.work.virtual.forward_ns == tuple(each.forward_ns for each in times)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.present import present
 from tests.support.third_party import install
 from wanbed.runner.runs import environment
 from wanbed.runner.runs.environment import (
@@ -85,8 +86,7 @@ def checkout(tmp_path: Path) -> Path:
 
 
 def test_a_checkout_has_a_revision_and_is_dirty_once_it_changes(checkout: Path) -> None:
-    clean = git_state(checkout)
-    assert clean is not None
+    clean = present(git_state(checkout))
     assert len(clean["revision"]) == 40
     assert clean["dirty"] is False
     (checkout / "new.py").write_text("2\n", encoding="utf-8")

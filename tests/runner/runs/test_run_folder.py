@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.present import present
 from tests.support.refused import refused
 from wanbed.ground.errors import InputError
 from wanbed.results.reading.run_documents import read_manifest, read_trials
@@ -81,8 +82,7 @@ def test_the_latest_of_several_unfinished_runs_is_resumed(tmp_path: Path) -> Non
 def test_where_all_are_finished_it_is_the_latest(tmp_path: Path) -> None:
     begun(tmp_path, complete=True)
     latest = begun(tmp_path, complete=True)
-    resumed = latest_run(SMALL, tmp_path)
-    assert resumed is not None
+    resumed = present(latest_run(SMALL, tmp_path))
     assert resumed.path == latest.path
     assert resumed.manifest["complete"] is True
 
@@ -114,9 +114,7 @@ def test_a_run_of_another_configuration_is_not_resumed(tmp_path: Path, folder: s
 
 
 def resumed_path(root: Path) -> Path:
-    store = latest_run(SMALL, root)
-    assert store is not None
-    return store.path
+    return present(latest_run(SMALL, root)).path
 
 
 @pytest.mark.parametrize("blocked", ["file", "file/below"])
@@ -212,9 +210,7 @@ def trial(tmp_path: Path) -> Path:
 
 def refusal(root: Path) -> str:
     line = refused(lambda: go_on(root))
-    store = latest_run(EXPERIMENT, root)
-    assert store is not None
-    assert store.manifest["complete"] is False
+    assert present(latest_run(EXPERIMENT, root)).manifest["complete"] is False
     assert not list(root.glob("**/*.partial"))
     return line
 

@@ -3,6 +3,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.simulator.events import run_all
 from wanbed.runner.simulator.event_queue import EventQueue
 
 
@@ -11,8 +12,7 @@ def test_events_come_in_the_order_of_their_times_and_then_of_their_causes(times:
     events, happened = EventQueue(), []
     for number, time_ns in enumerate(times):
         events.at(time_ns, lambda now_ns, what: happened.append((now_ns, what)), number)
-    while events.handle_next_instant():
-        pass
+    run_all(events)
     assert happened == sorted((time_ns, number) for number, time_ns in enumerate(times))
 
 
@@ -56,8 +56,7 @@ def test_an_event_of_a_turn_comes_where_it_would_have_been_added(wanted: list[tu
         else:
             events.at(time_ns, happens, number)
     late.reverse()
-    while events.handle_next_instant():
-        pass
+    run_all(events)
     assert happened == [number for _, number in sorted((time_ns, number) for number, (time_ns, _) in enumerate(wanted))]
 
 
@@ -94,6 +93,5 @@ def test_an_event_of_an_earlier_turn_comes_first_of_a_later_instant_although_eve
     events.at(5, happens, 0)
     events.at(5, adds, turn)
     events.at(9, happens, 2)
-    while events.handle_next_instant():
-        pass
+    run_all(events)
     assert happened == [0, 1, 2]

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.runner.simulator.variants import sweep_point
+from tests.support.present import present
 from wanbed.results.records.span_log import COMPUTE_KINDS, NO_MICROBATCH
 from wanbed.runner.emulation.rank_configs import SharedConfig, configure_ranks
 from wanbed.runner.resolve.experiment import SweepPoint
@@ -81,8 +82,9 @@ def replayed_ns(config: RankConfig, kind: str, iteration: int, microbatch: int) 
     """Return how long the rank of that configuration takes for one action."""
     compute = ReplayCompute(config.compute.costs, lambda: None)
     compute.begin(iteration)
-    done = compute.update() if microbatch == NO_MICROBATCH else compute.perform(Action(ActionKind(kind), microbatch))
-    assert done is not None
+    done = present(
+        compute.update() if microbatch == NO_MICROBATCH else compute.perform(Action(ActionKind(kind), microbatch))
+    )
     return done[1] - done[0]
 
 

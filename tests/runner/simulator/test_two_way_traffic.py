@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from tests.runner.simulator.variants import sweep_point
+from tests.support.simulator.events import run_all
 from wanbed.runner.simulator.channels.shared_capacity import NodePairFlow, SharedCapacity
 from wanbed.runner.simulator.channels.shared_channel import SharedChannel
 from wanbed.runner.simulator.event_queue import EventQueue
@@ -41,8 +42,7 @@ class TwoWays:
                 found[number] = end_ns
 
             self.channels[direction].queue(available_ns, size_bytes, left)
-        while self.events.handle_next_instant():
-            pass
+        run_all(self.events)
         return found
 
 

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.runner.simulator.variants import sweep_point
+from tests.support.present import present
 from wanbed.results.records.span_log import COMPUTE_KINDS
 from wanbed.runner.resolve.experiment import SweepPoint
 from wanbed.runner.simulator.deadlock import SimulationError
@@ -438,8 +439,7 @@ def test_transfers_over_a_shared_boundary_leave_in_the_order_of_the_plan_for_the
         )
     )
     variant = point.variants[0]
-    plan = variant.plan
-    assert plan is not None
+    plan = present(variant.plan)
     turned = tuple((1 - pipeline, microbatch) for pipeline, microbatch in plan.gradient_turns[0])
     own = replace(variant, plan=replace(plan, gradient_turns=(turned,)))
     sends = times_ns(simulate_variant(point.topology, own, 1, effects=IDEAL), "send")

@@ -1,6 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.simulator.events import run_all
 from wanbed.runner.simulator.channels.shared_capacity import NodePairFlow, SharedCapacity
 from wanbed.runner.simulator.channels.shared_channel import SharedChannel
 from wanbed.runner.simulator.event_queue import EventQueue
@@ -62,8 +63,7 @@ def test_a_shared_channel_that_is_alone_does_what_a_private_one_does(
         available_ns += gap_ns
         expected.append(private.transmit(available_ns, size_bytes))
         shared.queue(available_ns, size_bytes, lambda start_ns, end_ns: lines.append((start_ns, end_ns)))
-    while events.handle_next_instant():
-        pass
+    run_all(events)
     assert lines == expected
 
 
@@ -78,8 +78,7 @@ def test_bytes_held_back_by_a_narrow_connection_are_accepted_once_they_can_leave
     accepted: list[int] = []
     shared.queue(0, 65_536, lambda *_: None, striping, accepted=accepted.append)
     private.queue(0, 65_536, lambda *_: None, striping, accepted=accepted.append)
-    while events.handle_next_instant():
-        pass
+    run_all(events)
     # 10 and 20 segments, and the rest in the third round.
     assert len(accepted) == 2
     assert min(accepted) > 2 * 40_000_000 - 1_000_000

@@ -6,6 +6,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from tests.support.present import present
 from tests.support.results.perfetto_engine import Engine
 from tests.support.results.trace_rules import load_trace, problems
 from tests.support.runner.called_wanbed import run_here
@@ -63,8 +64,7 @@ def test_report_summary_and_traces_tell_the_same(run: Path) -> None:
         links = loaded.link_samples[(loaded.link_samples["variant"] == trial.variant)]
         last = links[links["scope"] == "link"].groupby(["source", "destination"])["wire_bytes"].max()
         assert int(float(row["wan_bytes"])) == summary["wan_bytes"] == last.sum()
-        window = metrics.measured_window(metrics.successive_windows(metrics.iteration_windows(spans)), 1)
-        assert window is not None
+        window = present(metrics.measured_window(metrics.successive_windows(metrics.iteration_windows(spans)), 1))
         busy = metrics.gpu_busy(spans, window)
         assert (metrics.idle_causes(spans, window).sum(axis=1) == busy["idle_ns"]).all()
         shares = [

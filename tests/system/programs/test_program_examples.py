@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from tests.support.present import present
 from wanbed.results.records.span_log import ITERATION
 from wanbed.results.records.trial_tables import LINK_TABLE
 from wanbed.runner.emulation.running_trial import TrialSpec
@@ -48,8 +49,7 @@ def run(substrate: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
 
     def ran(name: str, variant: str, latency: str, iterations: int) -> Steps:
-        shipped = shipped_experiment(name)
-        assert shipped is not None
+        shipped = present(shipped_experiment(name))
         own = f"variants[{variant}].program"
         overrides = ["sweep={}", f"topology.wan.latency={latency}", f"{own}.iterations={iterations}", f"{own}.warmup=1"]
         point = load_experiment(shipped.path, [*overrides, f"{own}.pattern=null"]).points()[0]

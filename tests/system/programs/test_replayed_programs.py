@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.support.present import present
 from tests.support.runner.called_wanbed import run_here, simulate_here
 from wanbed.results.chakra.export import write_chakra_trace
 from wanbed.results.reading.selection import Selection
@@ -23,8 +24,7 @@ TOLERANCE = 0.15
 def test_a_replay_takes_as_long_as_the_iteration_that_was_recorded(
     tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shipped = shipped_experiment(name)
-    assert shipped is not None
+    shipped = present(shipped_experiment(name))
     for each in shipped.beside:
         shutil.copy(each, tmp_path)
     monkeypatch.chdir(tmp_path)

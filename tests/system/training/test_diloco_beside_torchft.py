@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import yaml
 
+from tests.support.present import present
 from tests.support.runner.diloco_beside_torchft import (
     CLOSED_FORM_BYTES,
     SYNC_EVERY,
@@ -33,8 +34,7 @@ VARIANTS = ("wanbed", "torchft")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """The shipped experiment, without the variants that answer further questions."""
     folder = tmp_path_factory.mktemp("beside")
-    shipped = shipped_experiment("diloco-beside-torchft")
-    assert shipped is not None
+    shipped = present(shipped_experiment("diloco-beside-torchft"))
     document = yaml.safe_load(shipped.text_for(folder))
     document["variants"] = [each for each in document["variants"] if each["name"] in VARIANTS]
     (folder / "beside.yaml").write_text(yaml.safe_dump(document))

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.present import present
 from tests.support.runner.called_wanbed import run_here, simulate_here
 from tests.system.virtual_time.inside_virtual_time import kernel_or_skip
 from wanbed.results.reading.run import Run
@@ -36,8 +37,7 @@ def emulated(tmp_path_factory: pytest.TempPathFactory) -> Run:
 def test_both_passes_take_the_time_of_the_groups(emulated: Run, tmp_path: Path) -> None:
     file = tmp_path / "star.yaml"
     file.write_text(EXPERIMENT)
-    grouping = load_experiment(file).points()[0].variants[0].grouping
-    assert grouping is not None
+    grouping = present(load_experiment(file).points()[0].variants[0].grouping)
     spans = emulated.spans
     computed = spans[(spans["sweep_point"] == 0) & spans["kind"].isin(("forward", "backward"))]
     for _, own in computed.groupby(["rank", "iteration"]):

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from _pytest.mark import ParameterSet
 
+from tests.support.present import present
 from tests.support.workloads.reference_training import ReferenceTraining, relative_error, train_reference
 from tests.system.training.forked_ranks import trained
 from wanbed.results.metrics import gpu_busy, iteration_windows, measured_window, successive_windows
@@ -193,8 +194,7 @@ def test_every_rank_tells_what_it_computed_on_and_that_nothing_was_staged_there(
 @pytest.mark.parametrize("variant", cases(OURS))
 def test_what_a_gpu_did_and_its_idle_time_add_up_to_the_time_of_its_measured_iterations(run: Run, variant: str) -> None:
     spans = run.spans[run.spans["variant"] == variant]
-    window = measured_window(successive_windows(iteration_windows(spans)), 1)
-    assert window is not None
+    window = present(measured_window(successive_windows(iteration_windows(spans)), 1))
     busy = gpu_busy(spans, window)
     assert len(busy) == 8
     for (host, gpu), row in busy.iterrows():

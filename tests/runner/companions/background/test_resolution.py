@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.present import present
 from wanbed.ground.errors import InputError
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.resolve.resolved_variant import BackgroundFlow
@@ -39,8 +40,7 @@ def test_times_on_and_off_are_drawn_by_seed_and_name_or_are_constant() -> None:
     drawn, fixed = flows(
         {**FLOW, "on_off": on_off}, {**FLOW, "name": "y", "on_off": {**on_off, "times": "constant"}}, seed=5
     )
-    times = drawn.offered.on_off
-    assert times is not None
+    times = present(drawn.offered.on_off)
     assert (times.burst_ns, times.pause_ns, times.exponential) == (20_000_000, 30_000_000, True)
     (again,) = flows({**FLOW, "on_off": on_off}, seed=5)
     (other,) = flows({**FLOW, "on_off": on_off}, seed=6)

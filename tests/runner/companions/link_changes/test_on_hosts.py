@@ -5,6 +5,7 @@ from typing import cast
 
 import pytest
 
+from tests.support.present import present
 from wanbed.results.records.schema import LinkChange
 from wanbed.results.records.trial_tables import CHANGES_TABLE
 from wanbed.runner.companions.link_changes.on_hosts import LinkChanges, change_rows
@@ -63,8 +64,7 @@ def test_every_change_has_the_conditions_that_it_made_at_any_dilation(dilation: 
     conditions = [replace(NEAR, latency_ns=number) for number in range(40)]
     course = course_of(zip([0, *times_ns], conditions, strict=True))
     topology = Topology((), 0, None, (WanLink(("east", "west"), conditions[0], courses=(None, course)),))
-    dilated = topology.dilated(dilation).course("west", "east")
-    assert dilated is not None
+    dilated = present(topology.dilated(dilation).course("west", "east"))
     made = tuple(AppliedChange("west", "east", each.at_ns, each.at_ns) for each in dilated.changes_after(0))
     rows = change_rows(CourseRecord(0, made, True), topology, 0, dilation)
     assert [row.latency_ns for row in rows] == list(range(40))

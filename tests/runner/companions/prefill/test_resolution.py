@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.present import present
 from tests.support.runner.prefill_documents import document, point, with_prefill
 from wanbed.ground.dataclass_json import read_config, write_config
 from wanbed.ground.errors import InputError
@@ -19,9 +20,7 @@ AZURE = "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03.0,4808,10\
 
 
 def service(directory: Path = Path(), **changes: Any) -> ServiceConfig:
-    found = point(directory, **changes).variants[0].service
-    assert found is not None
-    return found
+    return present(point(directory, **changes).variants[0].service)
 
 
 def variant(**fields: Any) -> dict[str, Any]:
@@ -275,9 +274,7 @@ def torch_point(
 
 
 def torch_service(**changes: Any) -> ServiceConfig:
-    found = torch_point(**changes).variants[1].service
-    assert found is not None
-    return found
+    return present(torch_point(**changes).variants[1].service)
 
 
 def test_where_torch_trains_it_computes_prefill_too_with_the_experiments_seed() -> None:

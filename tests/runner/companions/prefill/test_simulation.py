@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.support.present import present
 from tests.support.runner.prefill_documents import point, with_prefill
 from wanbed.results.records.span_columns import SpanColumns
 from wanbed.results.records.span_log import COMPUTE_KINDS, NO_REQUEST, PREFILL
@@ -189,8 +190,7 @@ class Stubborn(GPipe):
 
 def pool_service(**prefill: Any) -> tuple[PrefillSimulation, ServiceConfig]:
     """A service on a pool of one GPU a datacenter, over 10 Gbit/s and 50 us."""
-    service = point(**variant(prefill="none", pool=2), **with_prefill(**prefill)).variants[0].service
-    assert service is not None
+    service = present(point(**variant(prefill="none", pool=2), **with_prefill(**prefill)).variants[0].service)
     return PrefillSimulation(service, LINE, {}), service
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from tests.runner.simulator.channels.changing_topologies import Changes, with_courses
 from tests.runner.simulator.variants import sweep_point
+from tests.support.simulator.events import run_all
 from wanbed.runner.resolve.connections import count_connections
 from wanbed.runner.simulator.channels.network import Ends, Network
 from wanbed.runner.simulator.event_queue import EventQueue
@@ -56,8 +57,7 @@ def seconds(of: Network, transfers: dict[tuple[str, str], int]) -> list[float]:
     for pair, count in wanted.items():
         for _ in range(count):
             channels[pair].queue(0, MEGABYTE, partial(note, pair))
-    while events.handle_next_instant():
-        pass
+    run_all(events)
     return [round(ends[pair] / 1e9, 6) for pair in wanted]
 
 
@@ -229,8 +229,7 @@ def history_within(watched: Collection[str], transfers: Sequence[tuple[str, str]
     channels = of.channels(ends, events, watched)
     for each in ends:
         channels[each].queue(0, MEGABYTE, lambda *_: None)
-    while events.handle_next_instant():
-        pass
+    run_all(events)
     return list(channels[ends[0]].history)
 
 
@@ -248,8 +247,7 @@ def test_only_what_crosses_the_wan_is_remembered() -> None:
     channels = of.channels([within, across], events)
     for channel in channels.values():
         channel.queue(0, MEGABYTE, lambda *_: None)
-    while events.handle_next_instant():
-        pass
+    run_all(events)
     assert not channels[within].history
     # The two share the port of 1 MB/s.
     assert list(channels[across].history) == [0, 2 * 10**9, MEGABYTE]

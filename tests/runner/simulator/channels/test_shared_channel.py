@@ -7,6 +7,7 @@ import pytest
 
 from tests.runner.simulator.channels.changing_topologies import Changes, with_courses
 from tests.runner.simulator.variants import sweep_point
+from tests.support.simulator.events import run_all
 from wanbed.runner.simulator.channels.changing_path import ChangingPath, Retransmission, constant
 from wanbed.runner.simulator.channels.shared_capacity import NodePairFlow, SharedCapacity
 from wanbed.runner.simulator.channels.shared_channel import ChangingChannel, SharedChannel
@@ -70,8 +71,7 @@ class Lines:
         self.events.at(round(at_ms * MS), queued, None)
 
     def run(self) -> list[tuple[str, float, float]]:
-        while self.events.handle_next_instant():
-            pass
+        run_all(self.events)
         return self.left
 
 
@@ -354,8 +354,7 @@ def down(begin_ms: int, end_ms: int) -> LinkCourse:
 def stretches_ms(of: ChangingChannel, size_bytes: int) -> list[tuple[float, float, int]]:
     """Return when each stretch of a transfer begins and ends, and its bytes."""
     of.queue(0, size_bytes, lambda *_: None)
-    while of.events.handle_next_instant():
-        pass
+    run_all(of.events)
     numbers = of.history.tolist()
     stretches = zip(numbers[::3], numbers[1::3], numbers[2::3], strict=True)
     return [(begin_ns / MS, end_ns / MS, sent_bytes) for begin_ns, end_ns, sent_bytes in stretches]

@@ -2,6 +2,7 @@ from functools import partial
 
 import pytest
 
+from tests.support.simulator.events import run_all
 from wanbed.runner.simulator.channels.transfers import OwnTransfers, SharedTransfers
 from wanbed.runner.simulator.event_queue import EventQueue
 from wanbed.runner.tcp.channel import PrivateChannel
@@ -39,8 +40,7 @@ def told_of(transfers: SharedTransfers | OwnTransfers, offers: list[Offer]) -> d
     events = EventQueue() if isinstance(transfers, OwnTransfers) else transfers.events
     for offer in offers:
         events.at(offer[0], lambda now_ns, which: transfers.offer(now_ns, *which, partial(note, which)), offer[1:])
-    while events.handle_next_instant():
-        pass
+    run_all(events)
     return there
 
 

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.runner.simulator.variants import sweep_point
+from tests.support.simulator.events import run_all
 from wanbed.runner.simulator.channels.stream import Sender, Stream
 from wanbed.runner.simulator.channels.wan_traffic import ChannelTraffic, History, ServedStreams, part_sent
 from wanbed.runner.simulator.event_queue import EventQueue
@@ -164,8 +165,7 @@ def test_whole_bytes_have_left_by_each_change_of_a_streams_rate(
         stream.set_rate(rate_bps, now_ns, 2)
         expected.append((now_ns, gone))
     stream.arm(now_ns)
-    while events.handle_next_instant():
-        pass
+    run_all(events)
     history = History(
         sender.history, sender.varied, ServedStreams([stream]), sender.bits_ns_per_byte, sender.payload_share
     )

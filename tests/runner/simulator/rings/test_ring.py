@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.runner.simulator.variants import all_reduces_ns, sweep_point
+from tests.support.present import present
 from wanbed.runner.bound.lower_bound import lower_bounds
 from wanbed.runner.simulator.simulation import KIND_CODES, Simulation
 from wanbed.runner.simulator.variant_simulation import simulate_variant
@@ -137,8 +138,7 @@ def test_no_iteration_is_shorter_than_its_lower_bound(
 
 def test_the_bound_is_reached_where_the_wan_decides() -> None:
     point = sweep_point(document(3, 4, transport={"model": "ideal"}))
-    bounds = lower_bounds(point.topology, point.variants[0])
-    assert bounds is not None
+    bounds = present(lower_bounds(point.topology, point.variants[0]))
     for bound in (bounds.makespan, bounds.period):
         assert (round(bound.time_ns / MS, 3), bound.part) == (3 + 400 + 10, "all-reduce of stage 0")
 

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.runner.simulator.variants import all_reduces_ns, sweep_point
+from tests.support.simulator.events import run_all
 from wanbed.runner.simulator.channels.changing_path import ChangingPath, constant
 from wanbed.runner.simulator.channels.shared_capacity import NodePairFlow, SharedCapacity
 from wanbed.runner.simulator.channels.shared_channel import ChangingChannel, SharedChannel
@@ -149,8 +150,7 @@ def test_a_ring_without_other_traffic_takes_as_long_as_a_private_ring(
 
     for position, start_ns in enumerate(starts_ns):
         events.at(start_ns, join, position)
-    while events.handle_next_instant():
-        pass
+    run_all(events)
     assert [ends_ns[position] for position in range(len(replicas))] == expected
 
 
@@ -218,8 +218,7 @@ def ring_ends_ns(latencies_ms: list[int], cut: RingCut) -> list[int]:
 
     for position in range(len(channels)):
         ring.join(0, position, 0, partial(note, position))
-    while events.handle_next_instant():
-        pass
+    run_all(events)
     return [ends_ns[position] for position in range(len(channels))]
 
 
@@ -309,8 +308,7 @@ def ends_ms(
     for iteration, ready_ms in enumerate(iterations):
         for position, ready in enumerate(ready_ms):
             events.at(ready * MS, join, (iteration, position))
-    while events.handle_next_instant():
-        pass
+    run_all(events)
     return found
 
 
@@ -532,6 +530,5 @@ def test_buckets_on_a_shared_ring_take_as_long_as_on_a_private_one(
 
     for position, (start_ns, *_) in enumerate(replicas):
         events.at(start_ns, begin, position)
-    while events.handle_next_instant():
-        pass
+    run_all(events)
     assert found == expected

@@ -395,8 +395,7 @@ def test_slow_start_doubles_the_window_in_each_round(is_reno: bool) -> None:
 
 
 def test_reno_grows_by_a_segment_in_each_round() -> None:
-    reno = cubic_of(50, threshold=50, is_reno=True)
-    assert acknowledge_rounds(reno, 3) == [51, 52, 53]
+    assert acknowledge_rounds(cubic_of(50, threshold=50, is_reno=True), 3) == [51, 52, 53]
 
 
 def test_cubic_is_back_at_its_window_after_the_time_that_its_formula_gives() -> None:
@@ -535,8 +534,7 @@ def test_many_segments_acknowledged_at_once_open_the_window_as_often_as_they_are
 
 
 def test_before_a_loss_the_window_grows_by_a_twentieth_a_round() -> None:
-    cubic = cubic_of(100, threshold=100)
-    assert acknowledge_rounds(cubic, 3) == [105, 110, 115]
+    assert acknowledge_rounds(cubic_of(100, threshold=100), 3) == [105, 110, 115]
 
 
 @pytest.mark.parametrize(
@@ -592,8 +590,7 @@ def test_long_after_a_loss_a_window_grows_by_half_of_itself_in_a_round_and_no_mo
 
 def test_a_window_that_reno_would_have_larger_grows_with_renos() -> None:
     """RFC 9438, section 4.3, where a round trip is short: cubic's own growth depends on time, Reno's on rounds."""
-    cubic = cubic_of(100, lost=True)
-    windows = acknowledge_rounds(cubic, 100, rtt_ns=10_000_000)
+    windows = acknowledge_rounds(cubic_of(100, lost=True), 100, rtt_ns=10_000_000)
     assert windows[-1] == pytest.approx(70 + 100 * 3 * 0.3 / 1.7, abs=3)
 
 

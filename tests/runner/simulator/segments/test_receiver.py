@@ -1,5 +1,6 @@
 """The receiving end: when it acknowledges, what an acknowledgement says, and what it remembers."""
 
+from tests.support.simulator.events import run_all
 from wanbed.runner.simulator.event_queue import EventQueue
 from wanbed.runner.simulator.segments.lane import Lane, LaneRate
 from wanbed.runner.simulator.segments.receiver import ACKNOWLEDGEMENT_BYTES, Receiver
@@ -33,8 +34,7 @@ class Receiving:
         """Let segments arrive, each given with its time in milliseconds. Return the acknowledgements."""
         for at_ms, number in arrivals:
             self.receiver.arrive(self.segments[number], at_ms * MS)
-        while self.events.handle_next_instant():
-            pass
+        run_all(self.events)
         return self.acknowledgements
 
 
@@ -113,6 +113,5 @@ def test_what_was_told_is_forgotten_after_thousands_and_nothing_else_is() -> Non
             assert receiver.arrived_since(told, number + 1) == segments[told : number + 1]
             told = number + 1
     receiver.arrive(segments[0], 20_000)
-    while receiving.events.handle_next_instant():
-        pass
+    run_all(receiving.events)
     assert receiving.acknowledgements[-1][1:] == (10_000 * SIZE, 10_000)

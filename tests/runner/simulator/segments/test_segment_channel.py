@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.support.simulator.events import run_all
 from wanbed.ground.impairments import Impairments
 from wanbed.runner.simulator.event_queue import EventQueue
 from wanbed.runner.simulator.segments.segment_channel import SegmentChannel, SegmentLinks, Way
@@ -45,8 +46,7 @@ class Sending:
         )
 
     def run(self) -> list[tuple[str, float, float]]:
-        while self.events.handle_next_instant():
-            pass
+        run_all(self.events)
         return self.left
 
 
@@ -175,8 +175,7 @@ def left_ms(
             left[number] = last_ns / MS
 
         channel.queue(0, segments * PAYLOAD_BYTES, has_left)
-    while events.handle_next_instant():
-        pass
+    run_all(events)
     return [left[number] for number in range(len(channels))]
 
 

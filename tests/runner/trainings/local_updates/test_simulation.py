@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.runner.simulator.variants import all_reduces_ns, sweep_point
+from tests.support.simulator.events import run_all
 from wanbed.runner.resolve.connections import count_connections
 from wanbed.runner.simulator.channels.network import Network
 from wanbed.runner.simulator.event_queue import EventQueue
@@ -143,8 +144,7 @@ class Played:
         self.waits_ns: list[list[int]] = [[] for _ in periods_ns]
         for position, period_ns in enumerate(periods_ns):
             self.events.at(period_ns, self._join, (position, 0))
-        while self.events.handle_next_instant():
-            pass
+        run_all(self.events)
 
     def _join(self, now_ns: int, what: tuple[int, int]) -> None:
         position, number = what
@@ -226,8 +226,7 @@ class Failing:
 
     def run(self) -> list[tuple[float, list[int]]]:
         """Return when each sum was complete, and whose parts it has."""
-        while self.events.handle_next_instant():
-            pass
+        run_all(self.events)
         return [(time_ns / MS, sorted(part.replica for part in done.parts)) for time_ns, done in self.star.gathered]
 
 

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.present import present
 from tests.support.runner.taken_values import taken, takes_from_to, words_of_refusal
 from wanbed.ground.errors import InputError
 from wanbed.ground.strict_model import parse_model
@@ -73,8 +74,7 @@ def test_a_program_takes_the_place_of_a_schedule() -> None:
 
 
 def test_torchrun_meets_by_c10d_and_a_pattern_marks_by_output_without_a_profiler() -> None:
-    read = variant({"command": TRAIN, "launcher": "torchrun", "pattern": "step [0-9]+"}).program
-    assert read is not None
+    read = present(variant({"command": TRAIN, "launcher": "torchrun", "pattern": "step [0-9]+"}).program)
     assert (read.rendezvous, read.marked_by, read.profile) == ("c10d", "output", 0)
 
 

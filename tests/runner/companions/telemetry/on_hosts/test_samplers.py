@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.present import present
 from tests.support.testbed.fake_pynvml import FakeGpu, FakePynvml
 from wanbed.results.records.schema import GpuSample, LinkSample, TcpSample
 from wanbed.results.records.trial_tables import GPU_TABLE, LINK_TABLE, TCP_TABLE
@@ -224,9 +225,7 @@ def test_of_several_machines_the_busiest_counts_for_the_trial() -> None:
 
 
 def test_what_the_network_costs_is_reported_as_a_share_of_one_core() -> None:
-    load = machine_load(readings(0.5, 0.5, network_s=7.0))
-    assert load is not None
-    assert load.network == pytest.approx(0.25)
+    assert present(machine_load(readings(0.5, 0.5, network_s=7.0))).network == pytest.approx(0.25)
 
 
 def test_the_load_is_not_sampled_in_virtual_time(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,7 @@
 """Simulated replicas that synchronise seldom, over rings and over a star; a quorum does not wait for the slow."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -85,22 +86,27 @@ def test_fragments_and_wire_formats_divide_the_bytes() -> None:
         traffic = simulated(options).spans
         return int(traffic.size_bytes[traffic.kind == ALL_REDUCE].sum())
 
-    whole = sent({"sync_every": 4})
-    assert whole == 3 * 2 * 480 * 1024
-    assert sent({"sync_every": 4, "fragments": 4}) == whole
-    assert sent({"sync_every": 4, "wire": "bf16"}) == whole // 2
+    whole = 3 * 2 * 480 * 1024
+    assert [sent({"sync_every": 4, **more}) for more in ({}, {"fragments": 4}, {"wire": "bf16"})] == [
+        whole,
+        whole,
+        whole // 2,
+    ]
     assert sent({"sync_every": 4, "wire": "int8"}) == pytest.approx(whole / 4, rel=0.01)
     assert sent({"sync_every": 2}) == 2 * whole
 
 
-def test_spans_name_the_iteration_after_which_they_are_applied() -> None:
-    spans = simulated({"sync_every": 4, "fragments": 2, "delay": 1}).spans
-    assert sorted(set(spans.iteration[spans.kind == ALL_REDUCE].tolist())) == [1, 3, 5, 7]
-
-
-def test_one_that_would_be_applied_after_the_last_iteration_is_not_begun() -> None:
-    spans = simulated({"sync_every": 3, "delay": 1}).spans
-    assert sorted(set(spans.iteration[spans.kind == ALL_REDUCE].tolist())) == [2, 5]
+@pytest.mark.parametrize(
+    ("options", "iterations"),
+    [
+        ({"sync_every": 4, "fragments": 2, "delay": 1}, [1, 3, 5, 7]),
+        # One that would be applied after the last iteration is not begun.
+        ({"sync_every": 3, "delay": 1}, [2, 5]),
+    ],
+)
+def test_spans_name_the_iteration_after_which_they_are_applied(options: dict[str, Any], iterations: list[int]) -> None:
+    spans = simulated(options).spans
+    assert sorted(set(spans.iteration[spans.kind == ALL_REDUCE].tolist())) == iterations
 
 
 def test_every_stage_synchronises_with_its_own_replicas() -> None:
@@ -207,11 +213,12 @@ class Failing:
     def at(self, time_ms: float, do: Callable[[int], None]) -> None:
         self.events.at(round(time_ms * MS), lambda now_ns, _: do(now_ns), None)
 
-    def join(self, time_ms: float, number: int, position: int) -> None:
-        def done(_: int, end_ns: int) -> None:
-            self.has.append((number, position, end_ns / MS))
+    def join(self, time_ms: float, number: int, *positions: int) -> None:
+        def join(position: int, now_ns: int) -> None:
+            self.star.join(number, position, now_ns, lambda _, end_ns: self.has.append((number, position, end_ns / MS)))
 
-        self.at(time_ms, lambda now_ns: self.star.join(number, position, now_ns, done))
+        for position in positions:
+            self.at(time_ms, partial(join, position))
 
     def kill(self, time_ms: float, position: int = 2) -> None:
         """Kill a replica, which is noticed 5 ms later."""
@@ -219,10 +226,12 @@ class Failing:
         self.at(time_ms + 5, lambda now_ns: self.star.lose(position, now_ns))
 
     def admit(self, time_ms: float, sums: int, position: int = 2) -> None:
-        def begin(now_ns: int, position: int) -> None:
-            self.begun.append((now_ns / MS, position))
-
-        self.at(time_ms, lambda now_ns: self.star.admit(position, sums, self.cut, now_ns, begin))
+        self.at(
+            time_ms,
+            lambda now_ns: self.star.admit(
+                position, sums, self.cut, now_ns, lambda at_ns, who: self.begun.append((at_ns / MS, who))
+            ),
+        )
 
     def run(self) -> list[tuple[float, list[int]]]:
         """Return when each sum was complete, and whose parts it has."""
@@ -232,8 +241,7 @@ class Failing:
 
 def test_a_sum_is_complete_without_a_replica_once_its_end_is_noticed() -> None:
     failing = Failing()
-    for position in (0, 1):
-        failing.join(0, 0, position)
+    failing.join(0, 0, 0, 1)
     failing.kill(50)
     assert failing.run() == [(55, [0, 1])]
     assert sorted(failing.has) == [(0, 0, 55), (0, 1, 61)]
@@ -247,8 +255,7 @@ def test_a_part_counts_if_it_has_arrived_before_its_sender_ended(
     killed_ms: float, gathered: tuple[float, list[int]]
 ) -> None:
     failing = Failing()
-    for position in range(3):
-        failing.join(0, 0, position)
+    failing.join(0, 0, 0, 1, 2)
     failing.kill(killed_ms)
     assert failing.run() == [gathered]
     # The one that has ended never has the sum.
@@ -257,43 +264,37 @@ def test_a_part_counts_if_it_has_arrived_before_its_sender_ended(
 
 def test_the_next_sum_waits_for_those_that_are_left() -> None:
     failing = Failing()
-    for position in range(3):
-        failing.join(0, 0, position)
+    failing.join(0, 0, 0, 1, 2)
     failing.kill(20)
-    for position in (0, 1):
-        failing.join(30, 1, position)
+    failing.join(30, 1, 0, 1)
     assert failing.run() == [(6, [0, 1, 2]), (36, [0, 1])]
 
 
 def test_a_replica_that_comes_back_begins_when_it_has_what_it_begins_with_and_counts_from_then_on() -> None:
-    failing = Failing()
-    failing.kill(1)
-    for position in (0, 1):
-        failing.join(0, 0, position)
-    failing.admit(20, sums=1)
-    for position in range(3):
-        failing.join(40, 1, position)
+    failing = coming_back()
+    failing.join(40, 1, 0, 1, 2)
     assert failing.run() == [(6, [0, 1]), (46, [0, 1, 2])]
     assert failing.begun == [(26, 2)]
     assert (1, 2, 52) in failing.has
 
 
-def test_what_it_begins_with_takes_its_time_on_the_line() -> None:
-    failing = Failing(rate_bps=2 * 10**9)
+def coming_back(sums: int = 1, rate_bps: int = 8 * 10**9) -> Failing:
+    """A star whose third replica is killed before the first sum, and comes back at 20 ms with so many sums."""
+    failing = Failing(rate_bps=rate_bps)
     failing.kill(1)
-    for position in (0, 1):
-        failing.join(0, 0, position)
-    failing.admit(20, sums=1)
+    failing.join(0, 0, 0, 1)
+    failing.admit(20, sums=sums)
+    return failing
+
+
+def test_what_it_begins_with_takes_its_time_on_the_line() -> None:
+    failing = coming_back(rate_bps=2 * 10**9)
     failing.run()
     assert failing.begun == [(20 + 4 + 5, 2)]
 
 
 def test_it_gets_the_sums_that_are_not_in_what_it_begins_with() -> None:
-    failing = Failing()
-    failing.kill(1)
-    for position in (0, 1):
-        failing.join(0, 0, position)
-    failing.admit(20, sums=0)
+    failing = coming_back(sums=0)
     # What it begins with arrives at 26 ms, and the sum right behind it.
     failing.join(26, 0, 2)
     failing.run()
@@ -305,28 +306,17 @@ def test_a_killed_replicas_network_is_free_for_the_one_that_comes_back() -> None
     failing = Failing(sums=2)
     failing.join(0, 0, 2)
     failing.kill(0.5)
-    for position in (0, 1):
-        failing.join(0, 0, position)
+    failing.join(0, 0, 0, 1)
     failing.admit(10, sums=1)
-    for position in range(3):
-        failing.join(20, 1, position)
+    failing.join(20, 1, 0, 1, 2)
     assert failing.run()[1] == (26, [0, 1, 2])
 
 
 def test_a_ways_latency_is_that_of_its_line() -> None:
-    assert [Failing().star.latency_ns(position) for position in (1, 2)] == [5 * MS, 5 * MS]
-    assert (
-        Star(
-            [channel(10**9, MS), channel(10**9, 2 * MS)],
-            [channel(10**9, MS)] * 2,
-            [3, 2],
-            EventQueue(),
-            cuts=[PartCut.of(8, 1, headers=False)],
-            sums=1,
-            quorum=None,
-        ).latency_ns(2)
-        == 2 * MS
-    )
+    inwards, outwards = [channel(10**9, MS), channel(10**9, 2 * MS)], [channel(10**9, MS)] * 2
+    cuts = [PartCut.of(8, 1, headers=False)]
+    star = Star(inwards, outwards, [3, 2], EventQueue(), cuts=cuts, sums=1, quorum=None)
+    assert [star.latency_ns(position) for position in (1, 2)] == [MS, 2 * MS]
 
 
 def test_each_chunk_of_a_part_has_a_header_and_goes_over_one_of_its_connections() -> None:
@@ -376,7 +366,7 @@ def simulated_star(written: dict[str, Any], iterations: int = 4, effects: TcpEff
 def sums_ms(simulation: Simulation, rank: int) -> list[tuple[float, float]]:
     """Return when a rank was ready for each sum and when it had it."""
     spans = simulation.spans
-    own = (spans.rank == rank) & (spans.kind == KIND_CODES["all_reduce"])
+    own = (spans.rank == rank) & (spans.kind == ALL_REDUCE)
     return list(zip((spans.start_ns[own] / MS).tolist(), (spans.end_ns[own] / MS).tolist(), strict=True))
 
 

@@ -27,8 +27,12 @@ BUSY = [KIND_CODES[kind] for kind in (*COMPUTE_KINDS, PREFILL)]
 
 def simulated(of: SweepPoint) -> tuple[Simulation, SimulatedPrefill]:
     simulation = simulate_variant(of.topology, of.variants[0], of.spec.training.iterations)
-    assert simulation.prefill is not None
-    return simulation, simulation.prefill
+    return simulation, present(simulation.prefill)
+
+
+def simulated_alone() -> Simulation:
+    of = point(**variant(prefill="none"))
+    return simulate_variant(of.topology, of.variants[0], of.spec.training.iterations)
 
 
 def variant(**fields: Any) -> dict[str, Any]:
@@ -55,18 +59,14 @@ def test_a_gpu_does_one_thing_at_a_time(policy: str, depth: int) -> None:
 
 def test_training_does_the_same_to_the_nanosecond_beside_planned_prefill() -> None:
     simulation, prefill = simulated(point())
-    alone = point(**variant(prefill="none"))
-    without = simulate_variant(alone.topology, alone.variants[0], alone.spec.training.iterations)
-    assert training_rows(simulation.spans) == training_rows(without.spans)
+    assert training_rows(simulation.spans) == training_rows(simulated_alone().spans)
     assert prefill.deadline_overruns == prefill.overrun_ns == 0
     assert simulation.utilization(8, 4, with_prefill=True) > simulation.utilization(8, 4) + 0.2
 
 
 def test_training_waits_for_greedy_prefill_and_every_wait_is_counted() -> None:
     simulation, prefill = simulated(point(**variant(prefill="greedy")))
-    alone = point(**variant(prefill="none"))
-    without = simulate_variant(alone.topology, alone.variants[0], alone.spec.training.iterations)
-    assert simulation.iteration_time_ns(4) > without.iteration_time_ns(4)
+    assert simulation.iteration_time_ns(4) > simulated_alone().iteration_time_ns(4)
     assert prefill.deadline_overruns > 0
     assert 0 < prefill.overrun_ns / prefill.deadline_overruns <= 1_500_000
 
@@ -79,11 +79,9 @@ def test_every_request_that_came_is_reported_once_and_what_moved_was_prefilled_b
     moved = [record for record in records if record.kv_moved_ns is not None]
     assert len(moved) > 50
     for record in moved:
-        assert record.admitted_ns is not None
-        assert record.started_ns is not None
-        assert record.prefilled_ns is not None
-        assert record.kv_moved_ns is not None
-        assert record.arrival_ns <= record.admitted_ns < record.started_ns < record.prefilled_ns < record.kv_moved_ns
+        later = (record.started_ns, record.prefilled_ns, record.kv_moved_ns)
+        in_order = [record.arrival_ns - 1, *map(present, (record.admitted_ns, *later))]
+        assert all(one < other for one, other in pairwise(in_order))
     counts = count_outcomes(records, 2 * 10**9)
     assert counts["admitted"] + counts["held"] + counts["rejected_slo"] == len(records)
 
@@ -91,8 +89,7 @@ def test_every_request_that_came_is_reported_once_and_what_moved_was_prefilled_b
 def test_each_layer_of_a_prompt_is_computed_once() -> None:
     of = point(**with_prefill(chunk=128))
     simulation, prefill = simulated(of)
-    service, spans = of.variants[0].service, simulation.spans
-    assert service is not None
+    service, spans = present(of.variants[0].service), simulation.spans
     one_prompt_ns = sum(service.profile.chunk_ns(1, 128, prior) for prior in (0, 128, 256, 384)) * service.model.layers
     took_ns: Counter[int] = Counter()
     own = spans.kind == KIND_CODES[PREFILL]
@@ -125,8 +122,7 @@ def test_a_pool_prefills_from_the_beginning_and_training_does_not_notice() -> No
 def test_a_pool_takes_what_the_bubbles_do_not() -> None:
     _, prefill = simulated(point(**variant(pool=4), **with_prefill(rate="100/s")))
     counts = count_outcomes(prefill.records, 2 * 10**9)
-    assert counts["admitted"] > 0
-    assert counts["off_loaded"] > 0
+    assert min(counts["admitted"], counts["off_loaded"]) > 0
 
 
 def test_the_same_input_gives_the_same_to_the_byte() -> None:

@@ -1,6 +1,5 @@
 """Rings on shared lines: alone they take the computed time, together the time that the shared line allows."""
 
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -120,6 +119,19 @@ def window(latency_ns: int, *, narrow: bool) -> TcpWindow:
     return TcpWindow(rtt_ns, 60_000, CongestionWindow(1, 14_480, rtt_ns, None))
 
 
+def joined_ns(ring: SharedRing, events: EventQueue, starts_ns: list[int]) -> list[int]:
+    """Let replicas join a ring at these times. Return when each has the sum."""
+    ends_ns: dict[int, int] = {}
+
+    def join(now_ns: int, position: int) -> None:
+        ring.join(0, position, now_ns, lambda _, end_ns: ends_ns.update({position: end_ns}))
+
+    for position, start_ns in enumerate(starts_ns):
+        events.at(start_ns, join, position)
+    run_all(events)
+    return [ends_ns[position] for position in range(len(starts_ns))]
+
+
 @given(
     st.lists(st.tuples(st.integers(0, 10**9), st.integers(10**6, 10**9)), min_size=2, max_size=5),
     st.integers(1, 10**6),
@@ -142,16 +154,7 @@ def test_a_ring_without_other_traffic_takes_as_long_as_a_private_ring(
         SharedChannel(line, window(latency_ns, narrow=narrow), NodePairFlow(number, [number]), capacity)
         for number, line in enumerate(lines)
     ]
-    ring = SharedRing(channels, connections, cut, events)
-    ends_ns: dict[int, int] = {}
-
-    def join(now_ns: int, position: int) -> None:
-        ring.join(0, position, now_ns, lambda _, end_ns: ends_ns.update({position: end_ns}))
-
-    for position, start_ns in enumerate(starts_ns):
-        events.at(start_ns, join, position)
-    run_all(events)
-    assert [ends_ns[position] for position in range(len(replicas))] == expected
+    assert joined_ns(SharedRing(channels, connections, cut, events), events, starts_ns) == expected
 
 
 def rings_over_one_trunk(rings: int, *, trunk: str, hosts_each: int) -> dict[str, Any]:
@@ -210,16 +213,7 @@ def ring_ends_ns(latencies_ms: list[int], cut: RingCut) -> list[int]:
         PrivateChannel(Line(None, latency_ms * 1_000_000, headers=False), TcpWindow(0, None, None))
         for latency_ms in latencies_ms
     ]
-    ring = SharedRing(channels, [1] * len(channels), cut, events)
-    ends_ns: dict[int, int] = {}
-
-    def note(position: int, _: int, end_ns: int) -> None:
-        ends_ns[position] = end_ns
-
-    for position in range(len(channels)):
-        ring.join(0, position, 0, partial(note, position))
-    run_all(events)
-    return [ends_ns[position] for position in range(len(channels))]
+    return joined_ns(SharedRing(channels, [1] * len(channels), cut, events), events, [0] * len(channels))
 
 
 def test_a_step_waits_until_it_is_known_that_there_is_room_for_it() -> None:
@@ -312,31 +306,32 @@ def ends_ms(
     return found
 
 
-def test_a_single_byte_goes_around_the_ring() -> None:
-    # The last of three replicas has the byte.
-    assert ends_ms([10, 10, 10], 1, [0, 0, 0]) == [[40, 20, 30]]
-
-
-def test_a_reduce_scatter_of_a_single_byte_ends_half_way() -> None:
-    # It ends at the second replica, which has the sum then; the first one has only sent its part on.
-    assert ends_ms([10, 10, 10], 1, [0, 0, 0], steps=2) == [[10, 20, 0]]
-
-
-def test_who_is_late_holds_up_only_what_passes_it() -> None:
-    # The second is ready late: the byte waits there, and the first, which has sent to it, waits for the second round.
-    assert ends_ms([10, 10, 10], 1, [0, 100, 0]) == [[120, 100, 110]]
-
-
-def test_two_bytes_of_three_replicas_are_on_their_way_side_by_side() -> None:
-    assert ends_ms([10, 10, 10], 2, [0, 0, 0]) == [[40, 30, 40]]
-
-
-def test_a_replica_waits_until_it_knows_that_there_is_room() -> None:
-    # What the last replica sends is used 80 ms later, which it knows after 160: until then the byte waits, which has
-    # come round in 82, and so does that of the next sum, for what was sent at 160 and used at 240.
-    first, second = ends_ms([1, 1, 80], 1, [0, 0, 0], [250, 250, 250])
-    assert first == [240, 81, 160]
-    assert second == [560, 401, 480]
+@pytest.mark.parametrize(
+    ("latencies_ms", "size_bytes", "steps", "iterations", "ends"),
+    [
+        # The last of three replicas has the byte.
+        pytest.param([10, 10, 10], 1, None, [[0, 0, 0]], [[40, 20, 30]], id="a byte goes around"),
+        # It ends at the second replica, which has the sum then; the first one has only sent its part on.
+        pytest.param([10, 10, 10], 1, 2, [[0, 0, 0]], [[10, 20, 0]], id="a reduce-scatter ends half way"),
+        # The byte waits there, and the first, which has sent to it, waits for the second round.
+        pytest.param([10, 10, 10], 1, None, [[0, 100, 0]], [[120, 100, 110]], id="who is late holds up what passes it"),
+        pytest.param([10, 10, 10], 2, None, [[0, 0, 0]], [[40, 30, 40]], id="two bytes are under way side by side"),
+        # What the last replica sends is used 80 ms later, which it knows after 160: until then the byte waits, which
+        # has come round in 82, and so does that of the next sum, for what was sent at 160 and used at 240.
+        pytest.param(
+            [1, 1, 80],
+            1,
+            None,
+            [[0, 0, 0], [250, 250, 250]],
+            [[240, 81, 160], [560, 401, 480]],
+            id="room is waited for",
+        ),
+    ],
+)
+def test_replicas_of_which_some_have_nothing_to_send_wait_for_what_passes_them(
+    latencies_ms: list[int], size_bytes: int, steps: int | None, iterations: list[list[int]], ends: list[list[float]]
+) -> None:
+    assert ends_ms(latencies_ms, size_bytes, *iterations, steps=steps) == ends
 
 
 def test_replicas_with_empty_segments_do_not_stand_for_each_other() -> None:
@@ -401,18 +396,16 @@ def sums(simulation: Simulation, rank: int = 0, iteration: int = 0) -> list[tupl
     )
 
 
-def test_buckets_that_are_summed_faster_than_computed_begin_when_they_are_complete() -> None:
-    # Of two replicas each sends a bucket of 1 MB in 10 ms; the backward of 60 ms completes one every 15 ms.
-    simulation = simulated(apart(2, compute={"backward": "60ms"}, transport={**BUCKETS, "bucket": "1MB"}))
-    begun_ms = [25, 40, 55, 70]
+@pytest.mark.parametrize(
+    ("backward", "begun_ms", "end_ms"), [("60ms", (25, 40, 55, 70), 80), ("20ms", (15, 25, 35, 45), 55)]
+)
+def test_buckets_begin_when_they_are_complete_and_follow_each_other_where_sums_are_slower(
+    backward: str, begun_ms: tuple[int, ...], end_ms: int
+) -> None:
+    # Of two replicas each sends a bucket of 1 MB in 10 ms; backwards of 60 or 20 ms complete one every 15 or 5 ms.
+    simulation = simulated(apart(2, compute={"backward": backward}, transport={**BUCKETS, "bucket": "1MB"}))
     assert sums(simulation) == [(begin * MS, (begin + 10) * MS, 1_000_000) for begin in begun_ms]
-    assert simulation.windows_ns == [(0, 80 * MS), (80 * MS, 160 * MS)]
-
-
-def test_buckets_that_are_computed_faster_than_summed_follow_each_other() -> None:
-    simulation = simulated(apart(2, compute={"backward": "20ms"}, transport={**BUCKETS, "bucket": "1MB"}))
-    assert sums(simulation) == [(begin * MS, (begin + 10) * MS, 1_000_000) for begin in (15, 25, 35, 45)]
-    assert simulation.windows_ns[0] == (0, 55 * MS)
+    assert simulation.windows_ns == [(0, end_ms * MS), (end_ms * MS, 2 * end_ms * MS)]
 
 
 def test_only_the_last_microbatch_completes_gradients() -> None:

@@ -45,9 +45,8 @@ def test_torch_computes_on_a_device_by_itself_and_is_planned_for_with_a_profile(
 
 
 def test_counts_are_taken_from_end_to_end_of_their_range() -> None:
-    assert takes_from_to(ComputeSpec, "threads", 1, 1024, **TORCH)
-    assert takes_from_to(ComputeSpec, "sharing", 1, 1024, **TORCH)
-    assert takes_from_to(ComputeSpec, "check_iteration", 0, 10_000, **TORCH)
+    for field, least, most in (("threads", 1, 1024), ("sharing", 1, 1024), ("check_iteration", 0, 10_000)):
+        assert takes_from_to(ComputeSpec, field, least, most, **TORCH), field
 
 
 @pytest.mark.parametrize(

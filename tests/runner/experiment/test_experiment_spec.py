@@ -217,9 +217,8 @@ def test_the_named_models_are_the_papers_two_and_a_tiny_one() -> None:
 
 
 def test_counts_of_the_whole_file_are_taken_from_end_to_end_of_their_range() -> None:
-    assert takes_from_to(ExperimentSpec, "repeats", 1, 1000, topology=TOPOLOGY)
-    assert takes_from_to(ExperimentSpec, "seed", 0, 2**63 - 1, topology=TOPOLOGY)
-    assert takes_from_to(ExperimentSpec, "checkpoint_every", 1, 10_000, topology=TOPOLOGY)
+    for field, least, most in (("repeats", 1, 1000), ("seed", 0, 2**63 - 1), ("checkpoint_every", 1, 10_000)):
+        assert takes_from_to(ExperimentSpec, field, least, most, topology=TOPOLOGY), field
     assert taken(ExperimentSpec, "dilation", 1, 100, "auto", topology=TOPOLOGY) == [1.0, 100.0, "auto"]
     for written in (0.99, 100.1, "2", False):
         assert "is neither auto nor a number from 1 to 100" in words_of_refusal(

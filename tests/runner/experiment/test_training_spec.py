@@ -3,10 +3,13 @@ from wanbed.runner.experiment.training_spec import TrainingSpec, VariantTraining
 
 
 def test_counts_are_taken_from_end_to_end_of_their_range() -> None:
-    assert takes_from_to(TrainingSpec, "iterations", 1, 10_000)
-    assert takes_from_to(TrainingSpec, "warmup", 0, 10_000)
-    assert takes_from_to(TrainingSpec, "evaluate_every", 1, 10_000)
-    assert takes_from_to(TrainingSpec, "held_out_sequences", 1, 65_536)
+    for field, least, most in (
+        ("iterations", 1, 10_000),
+        ("warmup", 0, 10_000),
+        ("evaluate_every", 1, 10_000),
+        ("held_out_sequences", 1, 65_536),
+    ):
+        assert takes_from_to(TrainingSpec, field, least, most), field
     for section in (TrainingSpec, VariantTrainingSpec):
         assert takes_from_to(section, "stages", 1, 1024)
         assert takes_from_to(section, "pipelines", 1, 1024)

@@ -55,100 +55,110 @@ def test_a_microbatch_goes_through_gpus_and_links_and_every_nanosecond_counts_on
     assert crossings == {LINK: 2}
 
 
-def test_the_path_before_the_warm_up_ends_is_left_out() -> None:
-    parts, crossings = path_of(ONE, begin_ns=20)
-    assert parts == {GPU_A: 20, LINK: 10 + 15, GPU_B: 30}
-    assert crossings == {LINK: 1}
+SUMMED_IN_TWO: list[Row] = [
+    row
+    for rank in (0, 2)
+    for row in (
+        (rank, "backward", 0, 0, 40, -1),
+        (rank, "all_reduce", -1, 20, 50, -1),
+        (rank, "all_reduce", -1, 50, 80, -1),
+        (rank, "optimizer", -1, 80, 85, -1),
+    )
+]
+"""Both replicas complete a bucket at 20 and at 40 of a backward of 40; each is summed for 30."""
+
+SUMMED_LATER: list[Row] = [
+    row
+    for rank in (0, 2)
+    for row in (
+        (rank, "backward", 0, 0, 40, -1),
+        (rank, "all_reduce", -1, 20, 35, -1),
+        (rank, "all_reduce", -1, 40, 55, -1),
+    )
+]
+LAST_SEND: list[Row] = [(1, "backward", 0, 0, 10, -1), (1, "send", 0, 10, 40, 0), (1, "optimizer", -1, 40, 45, -1)]
+BLOCKED: list[Row] = [(0, "forward", 0, 0, 10, -1), (0, "send", 0, 10, 40, 1), (0, "forward", 1, 42, 52, -1)]
 
 
-def test_a_gpu_that_was_busy_when_its_tensor_arrived_is_the_cause_itself() -> None:
-    parts, _ = path_of([*ONE[:4], (0, "receive", 0, 62, 64, 1), (0, "forward", 1, 64, 75, -1), ONE[5]])
-    # Before the second forward the GPU had nothing to wait for: its schedule held it back since the first one.
-    assert parts == {GPU_A: 10 + 11 + 20, HELD_A: 54}
+@pytest.mark.parametrize(
+    ("rows", "options", "parts"),
+    [
+        pytest.param(
+            ONE, {"begin_ns": 20}, {GPU_A: 20, LINK: 10 + 15, GPU_B: 30}, id="nothing before the warm-up ends"
+        ),
+        # Before the second forward the GPU had nothing to wait for: its schedule held it back since the first one.
+        pytest.param(
+            [*ONE[:4], (0, "receive", 0, 62, 64, 1), (0, "forward", 1, 64, 75, -1), ONE[5]],
+            {},
+            {GPU_A: 10 + 11 + 20, HELD_A: 54},
+            id="a GPU that was busy when its tensor arrived",
+        ),
+        pytest.param(
+            [*ONE[:5], (0, "backward", 0, 80, 100, -1)],
+            {},
+            {GPU_A: 30, LINK: 35, GPU_B: 30, HELD_A: 5},
+            id="what begins after its tensor has arrived was held back",
+        ),
+        pytest.param(
+            [
+                (0, "backward", 0, 0, 10, -1),
+                (0, "all_reduce", -1, 10, 50, -1),
+                (2, "backward", 0, 0, 30, -1),
+                (2, "all_reduce", -1, 30, 50, -1),
+            ],
+            {"cells": 2},
+            {Part("all_reduce", ("a",), 0): 20, GPU_A: 30},
+            id="an all-reduce waits for the replica that is ready last",
+        ),
+        pytest.param(
+            [
+                (0, "backward", 0, 0, 10, -1),
+                (0, "norm", -1, 10, 45, -1),
+                (0, "optimizer", -1, 45, 50, -1),
+                (1, "backward", 0, 0, 30, -1),
+                (1, "norm", -1, 30, 40, -1),
+            ],
+            {},
+            {GPU_A: 5, Part("norm", ()): 15, GPU_B: 30},
+            id="the gradient norm waits for the rank of any stage that is ready last",
+        ),
+        pytest.param(
+            SUMMED_IN_TWO,
+            {"cells": 2},
+            {Part("all_reduce", ("a",), 0): 60, GPU_A: 20 + 5},
+            id="buckets go back to the bucket before or into the backward that completed them",
+        ),
+        pytest.param(
+            SUMMED_LATER,
+            {"cells": 2},
+            {Part("all_reduce", ("a",), 0): 15, GPU_A: 40},
+            id="a bucket that waited for the backward leaves the one before it out",
+        ),
+        pytest.param(LAST_SEND, {}, {GPU_B: 15, LINK: 30}, id="an optimizer step that waits for the last send"),
+        pytest.param(BLOCKED, {"overlap": False}, {GPU_A: 10 + 10, LINK: 30, HELD_A: 2}, id="sends that block"),
+        pytest.param(BLOCKED, {}, {GPU_A: 10 + 10, HELD_A: 32}, id="sends that do not block"),
+        pytest.param(
+            [*ONE[:5], (0, "send", 0, 10, 80, 1), (0, "backward", 0, 80, 100, -1)],
+            {"overlap": False},
+            {GPU_A: 10 + 20, LINK: 70},
+            id="a tensor that arrives during a send that blocks is not waited for",
+        ),
+    ],
+)
+def test_the_path_goes_back_through_what_each_part_waited_for(
+    rows: list[Row], options: dict[str, Any], parts: dict[Part, int]
+) -> None:
+    assert path_of(rows, **options)[0] == parts
 
 
-def test_a_computation_that_begins_after_its_tensor_has_arrived_was_held_back() -> None:
-    parts, _ = path_of([*ONE[:5], (0, "backward", 0, 80, 100, -1)])
-    assert parts == {GPU_A: 30, LINK: 35, GPU_B: 30, HELD_A: 5}
-
-
-def test_an_all_reduce_goes_back_to_the_replica_that_was_ready_last() -> None:
-    rows: list[Row] = [
-        (0, "backward", 0, 0, 10, -1),
-        (0, "all_reduce", -1, 10, 50, -1),
-        (2, "backward", 0, 0, 30, -1),
-        (2, "all_reduce", -1, 30, 50, -1),
-    ]
-    parts, _ = path_of(rows, cells=2)
-    assert parts == {Part("all_reduce", ("a",), 0): 20, GPU_A: 30}
-
-
-def test_the_gradient_norm_goes_back_to_the_rank_of_any_stage_that_was_ready_last() -> None:
-    rows: list[Row] = [
-        (0, "backward", 0, 0, 10, -1),
-        (0, "norm", -1, 10, 45, -1),
-        (0, "optimizer", -1, 45, 50, -1),
-        (1, "backward", 0, 0, 30, -1),
-        (1, "norm", -1, 30, 40, -1),
-    ]
-    parts, _ = path_of(rows)
-    assert parts == {GPU_A: 5, Part("norm", ()): 15, GPU_B: 30}
-
-
-def test_buckets_go_back_to_the_bucket_before_or_into_the_backward_that_completed_them() -> None:
-    """Both replicas complete a bucket at 20 and at 40 of a backward of 40; each is summed for 30."""
-    rows: list[Row] = []
-    for rank in (0, 2):
-        rows += [
-            (rank, "backward", 0, 0, 40, -1),
-            (rank, "all_reduce", -1, 20, 50, -1),
-            (rank, "all_reduce", -1, 50, 80, -1),
-            (rank, "optimizer", -1, 80, 85, -1),
-        ]
-    parts, _ = path_of(rows, cells=2)
-    assert parts == {Part("all_reduce", ("a",), 0): 60, GPU_A: 20 + 5}
-
-
-def test_a_bucket_that_waited_for_the_backward_leaves_the_one_before_it_out() -> None:
-    rows: list[Row] = []
-    for rank in (0, 2):
-        rows += [
-            (rank, "backward", 0, 0, 40, -1),
-            (rank, "all_reduce", -1, 20, 35, -1),
-            (rank, "all_reduce", -1, 40, 55, -1),
-        ]
-    parts, _ = path_of(rows, cells=2)
-    assert parts == {Part("all_reduce", ("a",), 0): 15, GPU_A: 40}
-
-
-def test_an_optimizer_step_that_waits_for_the_last_send_waits_for_the_link() -> None:
-    rows: list[Row] = [
-        (1, "backward", 0, 0, 10, -1),
-        (1, "send", 0, 10, 40, 0),
-        (1, "optimizer", -1, 40, 45, -1),
-    ]
-    parts, _ = path_of(rows)
-    assert parts == {GPU_B: 15, LINK: 30}
-
-
-def test_waiting_for_the_last_send_crosses_no_link() -> None:
-    _, crossings = path_of([(1, "backward", 0, 0, 10, -1), (1, "send", 0, 10, 40, 0), (1, "optimizer", -1, 40, 45, -1)])
-    assert crossings == {}
-
-
-def test_where_sends_block_a_computation_after_a_send_waits_for_the_link() -> None:
-    rows: list[Row] = [
-        (0, "forward", 0, 0, 10, -1),
-        (0, "send", 0, 10, 40, 1),
-        (0, "forward", 1, 42, 52, -1),
-    ]
-    assert path_of(rows, overlap=False) == ({GPU_A: 10 + 10, LINK: 30, HELD_A: 2}, {})
-    assert path_of(rows) == ({GPU_A: 10 + 10, HELD_A: 32}, {})
-
-
-def test_where_sends_block_a_tensor_that_arrives_during_a_send_is_not_waited_for() -> None:
-    parts, _ = path_of([*ONE[:5], (0, "send", 0, 10, 80, 1), (0, "backward", 0, 80, 100, -1)], overlap=False)
-    assert parts == {GPU_A: 10 + 20, LINK: 70}
+@pytest.mark.parametrize(
+    ("rows", "options", "crossings"),
+    [(ONE, {"begin_ns": 20}, {LINK: 1}), (LAST_SEND, {}, {}), (BLOCKED, {}, {}), (BLOCKED, {"overlap": False}, {})],
+)
+def test_waiting_for_a_send_crosses_no_link(
+    rows: list[Row], options: dict[str, Any], crossings: dict[Part, int]
+) -> None:
+    assert path_of(rows, **options)[1] == crossings
 
 
 APART = Candidate(1, 1, (("a", 1), ("b", 1)))

@@ -133,11 +133,14 @@ def test_what_is_left_out_is_as_the_page_of_the_experiment_file_says() -> None:
 
 
 def test_counts_are_taken_from_end_to_end_of_their_range() -> None:
-    assert takes_from_to(ProgramSpec, "processes_per_host", 1, 256, command=TRAIN)
-    assert takes_from_to(ProgramSpec, "iterations", 2, 10_000, command=TRAIN)
-    assert takes_from_to(ProgramSpec, "warmup", 1, 10_000, command=TRAIN)
-    assert takes_from_to(ProgramSpec, "profile", 0, 10_000, command=TRAIN)
-    assert takes_from_to(ProgramSpec, "tokens", 1, 10**12, command=TRAIN)
+    for field, least, most in (
+        ("processes_per_host", 1, 256),
+        ("iterations", 2, 10_000),
+        ("warmup", 1, 10_000),
+        ("profile", 0, 10_000),
+        ("tokens", 1, 10**12),
+    ):
+        assert takes_from_to(ProgramSpec, field, least, most, command=TRAIN), field
 
 
 def test_a_timeout_is_from_a_second_to_a_day_and_output_from_1_kib_to_1_gib() -> None:

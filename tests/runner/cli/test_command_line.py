@@ -1,6 +1,5 @@
 """Run the commands on machines that cannot emulate, so that errors are found before any bring-up."""
 
-import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.support.runner.commands_here import refusal, wanbed
+from tests.support.runner.commands_here import called, printed, refusal, wanbed
 from tests.support.runner.small_experiment import SMALL, small
 from wanbed.results.records.run_store import RunStore, TrialRecord
 from wanbed.results.records.span_log import Span, SpanLogContents, SpanLogHeader
@@ -239,7 +238,7 @@ def test_a_dry_run_lists_every_trial_in_the_order_it_would_run() -> None:
         for repeat in (0, 1)
         for variant in ("a", "b")
     ]
-    document = json.loads(wanbed("run", file, "--dry-run", "--json").stdout)
+    document = printed("run", file, "--dry-run")
     assert document["run"] is None
     assert document["trials"] == [
         {"sweep_point": point, "swept": {"topology.wan.latency": latency}, "variant": variant, "repeat": repeat}
@@ -347,8 +346,7 @@ def test_a_command_that_is_typed_wrongly_is_bad_usage(arguments: list[str]) -> N
     "command", ["doctor", "calibrate", "exec", "shell", "run", "profile", "simulate", "report", "clean"]
 )
 def test_every_command_explains_itself(command: str) -> None:
-    done = wanbed(command, "--help")
-    assert done.exit_code == 0
+    done = called(command, "--help")
     assert f"Usage: wanbed {command}" in done.stdout or f" {command} " in done.stdout
 
 

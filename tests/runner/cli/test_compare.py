@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.support.results.runs import flat, write_run
-from tests.support.runner.commands_here import printed, refusal, succeeded, wanbed
+from tests.support.runner.commands_here import called, printed, refusal, wanbed
 from wanbed.results.reading.run import load_run
 
 STOCK = {("10ms", "stock"): flat(1.0), ("40ms", "stock"): flat(2.0)}
@@ -41,7 +41,7 @@ def test_the_table_and_the_verdict_are_for_people(tmp_path: Path) -> None:
 
 
 def test_a_larger_margin_lets_it_pass(tmp_path: Path) -> None:
-    succeeded("compare", write_run(tmp_path, STOCK), write_run(tmp_path, SLOWER), "--margin", "6%")
+    called("compare", write_run(tmp_path, STOCK), write_run(tmp_path, SLOWER), "--margin", "6%")
 
 
 def test_what_cannot_be_compared_is_reported_field_by_field_and_can_be_allowed(tmp_path: Path) -> None:
@@ -49,13 +49,13 @@ def test_what_cannot_be_compared_is_reported_field_by_field_and_can_be_allowed(t
     fields = [each["field"] for each in printed("compare", a, b, status=3)["differences"]]
     assert fields == ["dilation", "seed", "calibration"]
     assert "calibration: wanbed calibrate FILE shows" in compare(a, b).stdout
-    succeeded("compare", a, b, *(word for field in fields for word in ("--allow", field)))
+    called("compare", a, b, *(word for field in fields for word in ("--allow", field)))
 
 
 def test_names_are_printed_without_markup_or_control_characters(tmp_path: Path) -> None:
     hostile = "[red]x[/red] \x1b[2J <b>"
     a, b = (write_run(tmp_path, {("10ms", hostile): flat(1.0)}, host={"cpu": f"\x1b[2J{k}"}) for k in "ab")
-    text = succeeded("compare", a, b).stdout
+    text = called("compare", a, b).stdout
     assert "[red]x[/red]" in text
     assert "\x1b" not in text
 
@@ -86,7 +86,7 @@ def test_a_summary_for_ci_is_written_whatever_the_verdict(tmp_path: Path) -> Non
 
 def test_an_unclear_pair_is_printed_loudly(tmp_path: Path) -> None:
     noisy = {("10ms", "stock"): [[1.0], [1.05], [0.95], [1.02], [0.98]]}
-    text = succeeded("compare", write_run(tmp_path, noisy), write_run(tmp_path, noisy)).stdout
+    text = called("compare", write_run(tmp_path, noisy), write_run(tmp_path, noisy)).stdout
     assert all(words in text for words in ("UNCLEAR WAN latency 10ms, stock", "repeats might settle it"))
 
 
@@ -95,7 +95,7 @@ def test_the_noise_of_a_simulation_is_nothing_and_nothing_is_run(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     a, b = (write_run(tmp_path / "made", STOCK, engine="simulate") for _ in range(2))
-    done = succeeded("compare", a, b, "--noise", "3", "--json")
+    done = called("compare", a, b, "--noise", "3", "--json")
     assert json.loads(done.stdout)["noise_floor"] == 0
     assert "0 by construction" in done.stderr
     assert not (tmp_path / "runs").exists()
@@ -128,7 +128,7 @@ def test_the_measured_noise_raises_the_margin(tmp_path: Path, monkeypatch: pytes
 def test_noise_measured_elsewhere_does_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     noise_is(monkeypatch, write_run(tmp_path / "noise", STOCK, within_tolerance=False))
     a, slower = write_run(tmp_path, STOCK), write_run(tmp_path, SLOWER)
-    assert "differs from A in calibration" in succeeded("compare", a, slower, "--noise", "5", status=3).stderr
+    assert "differs from A in calibration" in called("compare", a, slower, "--noise", "5", status=3).stderr
     assert compare(a, slower, "--noise", "5", "--allow", "calibration").exit_code == 1
 
 
@@ -160,4 +160,4 @@ def test_two_runs_are_given_that_exist_and_differ(tmp_path: Path) -> None:
 
 def test_a_summary_that_cannot_be_written_is_bad_input(tmp_path: Path) -> None:
     a, b = write_run(tmp_path, STOCK), write_run(tmp_path, STOCK)
-    assert "give another file" in succeeded("compare", a, b, "--markdown", tmp_path / "none/s.md", status=2).stderr
+    assert "give another file" in called("compare", a, b, "--markdown", tmp_path / "none/s.md", status=2).stderr

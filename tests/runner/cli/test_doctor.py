@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from tests.support.runner.commands_here import wanbed
+from tests.support.runner.commands_here import called, wanbed
 from tests.support.testbed.fake_pynvml import FakeGpu, FakePynvml
 from wanbed.runner.cli.doctor import print_rack
 from wanbed.runner.rack_runs.cluster import Node
@@ -30,8 +30,7 @@ def test_doctor_reports_missing_netem_in_json_and_status(monkeypatch: pytest.Mon
     assert {"modprobe sch_netem", "apt-get install user-mode-linux kmod"} <= {
         missing["install"] for missing in document["missing"]
     }
-    text = wanbed("doctor")
-    assert text.exit_code == 5
+    text = called("doctor", status=5)
     assert "apt-get install user-mode-linux kmod" in text.stdout
     assert "netem         none: no WAN can be emulated with real TCP here; " in text.stdout
     assert "`wanbed exec --no-wan`" in text.stdout
@@ -50,8 +49,7 @@ def test_doctor_succeeds_on_a_machine_with_netem(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("wanbed.testbed.doctor.hosts_allowed", lambda: HostsAllowed(None))
     monkeypatch.setattr("wanbed.testbed.doctor.machine_offers", lambda _: (NO_NETEM, guest))
     monkeypatch.setattr("shutil.which", lambda program, **_: f"/usr/bin/{program}")
-    done = wanbed("doctor")
-    assert done.exit_code == 0
+    done = called("doctor")
     assert (
         "netem         guest: the kernel 6.1.0 has no sch_netem, so User-Mode Linux 6.1 [x] with netem" in done.stdout
     )
@@ -63,8 +61,7 @@ def test_doctor_offers_no_hosts_where_none_can_be_made(monkeypatch: pytest.Monke
     refused = HostsAllowed("Operation not permitted", "Operation not permitted", 0)
     monkeypatch.setattr("wanbed.testbed.doctor.hosts_allowed", lambda: refused)
     monkeypatch.setattr("wanbed.testbed.doctor.machine_offers", lambda _: (NO_NETEM, NO_GUEST))
-    done = wanbed("doctor")
-    assert done.exit_code == 5
+    done = called("doctor", status=5)
     assert "--no-wan" not in done.stdout
     assert f"  more with   {refused.remedy}: hosts in network namespaces" in done.stdout
 

@@ -17,7 +17,7 @@ import pytest
 import typer
 import yaml
 
-from tests.support.runner.commands_here import refusal, succeeded
+from tests.support.runner.commands_here import called, refusal
 from wanbed.ground.errors import InputError
 from wanbed.runner.cli.exec import HostCommand, check_command, run_commands
 from wanbed.testbed.claims.processes import marked_processes
@@ -51,7 +51,7 @@ def test_exec_ends_what_it_started_on_a_testbed_that_stays_up(file: Path, monkey
     monkeypatch.setattr("wanbed.testbed.hosts.joining.join_testbed", lambda *_: joined)
     monkeypatch.setattr(JoinedTestbed, "spawn", spawn)
     leaving = "sleep 60 > /dev/null 2>&1 & exit 7"
-    succeeded("exec", file, "east-0", "--also", "west-0 sleep 60", "--", "sh", "-c", leaving, status=7)
+    called("exec", file, "east-0", "--also", "west-0 sleep 60", "--", "sh", "-c", leaving, status=7)
     assert [process.returncode for process in started] == [-signal.SIGTERM, 7]
     assert marked_processes(joined.visit, VISIT) == [], "the child of a program that has ended"
 
@@ -62,7 +62,7 @@ def test_programs_start_in_the_current_folder(tmp_path: Path, monkeypatch: pytes
     joined = JoinedTestbed("wb-1", {"east-0": 1, "west-0": 2})
     monkeypatch.setattr("wanbed.testbed.hosts.joining.join_testbed", lambda *_: joined)
     monkeypatch.setattr("wanbed.runner.cli.exec.run_commands", lambda *given: folders.append(given[-1]) or 0)
-    succeeded("exec", "exp.yaml", "east-0", "--", "true")
+    called("exec", "exp.yaml", "east-0", "--", "true")
     assert folders == [str(tmp_path)]
 
 
@@ -71,7 +71,7 @@ def test_a_current_folder_that_is_gone_is_one_line(file: Path, tmp_path: Path, m
     gone.mkdir()
     monkeypatch.chdir(gone)
     gone.rmdir()
-    done = succeeded("exec", file, "east-0", "--", "true", status=2)
+    done = called("exec", file, "east-0", "--", "true", status=2)
     assert done.stderr == "wanbed: the current folder has been removed: change to another\n"
 
 
@@ -102,7 +102,7 @@ def test_hosts_without_a_wan_are_never_those_of_a_testbed_that_is_up(
     monkeypatch.setattr("wanbed.testbed.hosts.joining.join_testbed", lambda *_: pytest.fail("it looks for one to join"))
     monkeypatch.setattr("wanbed.runner.emulation.network_choice.network_up", network_up)
     monkeypatch.setattr("wanbed.runner.cli.exec.run_commands", lambda *_, **__: 0)
-    assert succeeded("exec", file, "east-0", "--no-wan", "--", "true").stderr.startswith("wanbed: NO WAN: ")
+    assert called("exec", file, "east-0", "--no-wan", "--", "true").stderr.startswith("wanbed: NO WAN: ")
     assert asked == [False]
 
 

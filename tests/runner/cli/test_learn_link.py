@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import wanbed.runner.cli.learn_link as command
-from tests.support.runner.commands_here import wanbed
+from tests.support.runner.commands_here import called, wanbed
 from tests.support.runner.known_links import KnownLink, known_log, write_log
 from wanbed.runner.learnt_links import link_page
 from wanbed.runner.learnt_links.csv_log import HEADER
@@ -19,9 +19,7 @@ def log(tmp_path: Path) -> Path:
 
 
 def test_it_writes_traces_page_and_document(log: Path) -> None:
-    done = wanbed("learn-link", str(log), "--no-cell", "--json")
-    assert done.exit_code == 0, done.output
-    document = json.loads(done.stdout)
+    document = json.loads(called("learn-link", str(log), "--no-cell", "--json").stdout)
     folder = log.with_name("path-link")
     names = ["cross-traffic.csv", "link.html", "link.json", "trace.csv"]
     assert sorted(path.name for path in folder.iterdir()) == names
@@ -39,14 +37,12 @@ def test_a_full_disk_leaves_no_part_of_the_files(log: Path, monkeypatch: pytest.
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(link_page, "write_link_page", full)
-    done = wanbed("learn-link", str(log), "--no-cell")
-    assert done.exit_code == 2, done.output
+    called("learn-link", str(log), "--no-cell", status=2)
     assert list(log.with_name("path-link").iterdir()) == []
 
 
 def test_it_prints_the_link_and_the_replays(log: Path, tmp_path: Path) -> None:
-    done = wanbed("learn-link", str(log), "--no-cell", "--output", str(tmp_path / "a" / "b"))
-    assert done.exit_code == 0, done.output
+    done = called("learn-link", str(log), "--no-cell", "--output", str(tmp_path / "a" / "b"))
     assert "base delay: 30.0" in done.stdout
     assert "constant link" in done.stdout
     assert (tmp_path / "a" / "b" / "trace.csv").is_file()
@@ -56,8 +52,7 @@ def test_without_torch_the_fit_works_and_one_line_says_what_is_left_out(
     log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(command, "find_spec", lambda name: None)
-    done = wanbed("learn-link", str(log), "--json")
-    assert done.exit_code == 0, done.output
+    done = called("learn-link", str(log), "--json")
     assert done.stderr.count("torch is not installed, so the recurrent cell was left out") == 1
     assert "recurrent cell" not in json.loads(done.stdout)["held_out"]
 
@@ -71,16 +66,14 @@ def test_without_torch_the_fit_works_and_one_line_says_what_is_left_out(
     ],
 )
 def test_a_bad_option_is_one_line(log: Path, arguments: list[str], line: str) -> None:
-    done = wanbed("learn-link", str(log), *arguments)
-    assert done.exit_code == 2
+    done = called("learn-link", str(log), *arguments, status=2)
     assert line in done.stderr
     assert len(done.stderr.splitlines()) == 1
 
 
 def test_a_bad_log_is_one_line_with_its_place(log: Path) -> None:
     log.write_text(f"{HEADER}\n1,1200,2\n0.5,1200,2\n")
-    done = wanbed("learn-link", str(log))
-    assert done.exit_code == 2
+    done = called("learn-link", str(log), status=2)
     assert (
         done.stderr
         == f"wanbed: {log}:3: this packet was sent before the one of the line above: sort the log by send_s\n"
@@ -89,8 +82,7 @@ def test_a_bad_log_is_one_line_with_its_place(log: Path) -> None:
 
 def test_a_log_that_shows_no_link_is_one_line(log: Path) -> None:
     log.write_text("\n".join([HEADER, *(f"{number},1200,{number}.04" for number in range(400))]) + "\n")
-    done = wanbed("learn-link", str(log))
-    assert done.exit_code == 2
+    done = called("learn-link", str(log), status=2)
     assert done.stderr.startswith(f"wanbed: {log}: only 0 of 200 packets queued behind the one before")
 
 

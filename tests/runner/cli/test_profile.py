@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.support.runner.commands_here import wanbed
+from tests.support.runner.commands_here import called
 from wanbed.runner.planner.experiment_file import load_experiment
 from wanbed.workloads.bubbletea.profile_files import load_prefill_profile
 from wanbed.workloads.compute.device.torch_device import choose_kernels
@@ -24,9 +24,7 @@ QUICK = ["--device", "cpu", "--repeats", "7", "--repeat-ms", "1", "--warmup-ms",
 
 
 def profile(*arguments: str | Path, status: int = 0) -> Any:
-    done = wanbed("profile", *arguments)
-    assert done.exit_code == status, done.output
-    return done
+    return called("profile", *arguments, status=status)
 
 
 def experiment(tmp_path: Path, **compute: Any) -> Path:
@@ -123,8 +121,7 @@ def test_a_run_says_that_its_times_were_measured_with_deterministic_kernels(
     document["conditions"]["deterministic"] = deterministic
     (tmp_path / "toy.json").write_text(json.dumps(document))
     file = experiment(tmp_path, kind="replay", profile="./toy.json")
-    done = wanbed("simulate", str(file), "--runs", str(tmp_path / "runs"))
-    assert done.exit_code == 0, done.output
+    done = called("simulate", str(file), "--runs", str(tmp_path / "runs"))
     line = "wanbed: compute.profile ./toy.json: measured with deterministic kernels only, which are slower on a GPU "
     assert (line in done.stderr) is (deterministic is True)
     (manifest,) = (tmp_path / "runs").glob("*/manifest.json")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.support.runner.commands_here import printed, refusal, succeeded, wanbed
+from tests.support.runner.commands_here import called, printed, refusal
 from tests.support.runner.small_experiment import small
 
 pytestmark = pytest.mark.usefixtures("unpainted")
@@ -21,7 +21,7 @@ def simulated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "small.yaml").write_text(
         yaml.safe_dump(small(training={"stages": 4, "microbatches": 4, "iterations": 2}))
     )
-    succeeded("simulate", folder / "small.yaml", "--runs", folder / "runs")
+    called("simulate", folder / "small.yaml", "--runs", folder / "runs")
     return folder
 
 
@@ -50,15 +50,15 @@ def test_with_json_the_page_s_place_is_one_document(run: str) -> None:
 )
 def test_tables_are_printed_and_nothing_is_written(run: str, form: str, is_right: Callable[[str], bool]) -> None:
     before = sorted(Path().rglob("*"))
-    assert is_right(succeeded("report", run, "--format", form).stdout)
+    assert is_right(called("report", run, "--format", form).stdout)
     assert sorted(Path().rglob("*")) == before
 
 
 def test_tables_go_to_a_file_or_with_a_dash_to_standard_output(run: str) -> None:
-    tables = succeeded("report", run, "--format", "csv").stdout
+    tables = called("report", run, "--format", "csv").stdout
     assert printed("report", run, "--format", "csv", "--output", "table.csv") == {"report": "table.csv"}
     assert Path("table.csv").read_text(encoding="utf-8") == tables
-    assert succeeded("report", run, "--format", "csv", "--output", "-").stdout == tables
+    assert called("report", run, "--format", "csv", "--output", "-").stdout == tables
 
 
 def test_figures_are_written_and_listed(run: str) -> None:
@@ -108,4 +108,4 @@ def test_an_option_that_does_not_fit_the_run_leaves_everything_as_it_was(run: st
 
 
 def test_an_unknown_format_is_bad_usage(run: str) -> None:
-    assert wanbed("report", run, "--format", "pdf").exit_code == 2
+    called("report", run, "--format", "pdf", status=2)

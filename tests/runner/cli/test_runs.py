@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.runner.commands_here import printed, refusal, succeeded
+from tests.support.runner.commands_here import called, printed, refusal
 from wanbed.results.records.run_store import MANIFEST
 from wanbed.runner.runs.run_folder import exclusively
 
@@ -16,7 +16,7 @@ BEYOND_DATES = "beyond the dates that a computer counts: give a shorter age, or 
 @pytest.fixture(scope="module")
 def simulated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("simulated")
-    succeeded("simulate", "first", "--runs", root)
+    called("simulate", "first", "--runs", root)
     (run,) = root.iterdir()
     return run
 
@@ -40,7 +40,7 @@ def listed(*arguments: str) -> list[str]:
 
 
 def test_runs_are_listed_with_trials_iteration_time_and_size(run: Path) -> None:
-    lines = succeeded("runs").stdout.splitlines()
+    lines = called("runs").stdout.splitlines()
     (line,) = (line for line in lines if run.name in line)
     assert [" ".join(cell.split()) for cell in line.strip("│").split("│")][2:5] == ["simulated", "1/1", "912 ms"]
     (line,) = (line for line in lines if "other-1" in line)
@@ -52,14 +52,14 @@ def test_a_folder_or_clock_that_would_change_the_terminal_is_shown_escaped(run: 
     manifest = json.loads((run / MANIFEST).read_text())
     (run / MANIFEST).write_text(json.dumps({**manifest, "engine": "emulate", "clock": hostile}))
     renamed = run.rename(Path("runs") / hostile)
-    texts = [succeeded("runs").output, succeeded("runs", "--remove", "--yes", renamed).output]
+    texts = [called("runs").output, called("runs", "--remove", "--yes", renamed).output]
     assert [each for text in texts for each in ("\x1b", "\u202e") if each in text] == []
     assert texts[1] == "removed runs/\\x1b[31mred\\u202e\n"
 
 
 def test_a_damaged_run_is_named_with_its_damage_and_the_others_are_listed(run: Path) -> None:
     (run / MANIFEST).write_text("{")
-    done = succeeded("runs")
+    done = called("runs")
     assert all(words in done.stdout for words in ("other-1", "damaged"))
     assert done.stderr == f"wanbed: {run}: damaged: {MANIFEST}: not JSON, the file is damaged\n"
 
@@ -90,12 +90,12 @@ def test_runs_are_found_by_experiment_and_age(options: list[str], names: list[st
 
 
 def test_a_folder_without_runs_says_so() -> None:
-    assert succeeded("runs", "--runs", "elsewhere").stdout == "no runs in elsewhere\n"
-    assert succeeded("runs", "--experiment", "x").stdout == "no such runs in runs\n"
+    assert called("runs", "--runs", "elsewhere").stdout == "no runs in elsewhere\n"
+    assert called("runs", "--experiment", "x").stdout == "no such runs in runs\n"
 
 
 def test_runs_are_removed_by_name_and_by_path(run: Path) -> None:
-    done = succeeded("runs", "--remove", "--yes", "other-1", run)
+    done = called("runs", "--remove", "--yes", "other-1", run)
     assert done.stdout == f"removed runs/other-1\nremoved {run}\n"
     assert listed() == []
 
@@ -112,7 +112,7 @@ def test_nothing_is_removed_where_nobody_can_be_asked() -> None:
 @pytest.mark.parametrize(("answer", "left"), [("y\n", 1), ("n\n", 2), ("\n", 2)])
 def test_a_terminal_is_asked_first(answer: str, left: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("wanbed.runner.cli.runs._can_ask", lambda: True)
-    assert "runs/other-1\nRemove 1 run (" in succeeded("runs", "--remove", "other-1", answer=answer).stderr
+    assert "runs/other-1\nRemove 1 run (" in called("runs", "--remove", "other-1", answer=answer).stderr
     assert len(listed()) == left
 
 

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from tests.support.runner.commands_here import refusal, wanbed
+from tests.support.runner.commands_here import called, printed, refusal, wanbed
 from tests.support.runner.small_experiment import small
 from tests.support.simulator.simulation_on_paper import DEADLOCKING, simulate_on_paper
 from wanbed import results
@@ -56,8 +56,7 @@ def written(**changes: Any) -> str:
 
 
 def test_the_sweep_is_simulated_without_asking_for_root_or_netem() -> None:
-    done = wanbed("simulate", written(), "--jobs", "1")
-    assert done.exit_code == 0, done.output
+    done = called("simulate", written(), "--jobs", "1")
     assert "by construction" in done.stdout
     (folder,) = Path("runs").iterdir()
     assert done.stdout.splitlines()[-1] == f"report: {folder}/report.html"
@@ -69,15 +68,14 @@ def test_the_sweep_is_simulated_without_asking_for_root_or_netem() -> None:
 
 def test_a_file_with_engine_simulate_gives_the_same_run() -> None:
     asked = wanbed("simulate", written(), "--jobs", "1", "--json")
-    named = wanbed("run", written(engine="simulate"), "--jobs", "1", "--json")
-    assert named.exit_code == 0, named.output
+    named = called("run", written(engine="simulate"), "--jobs", "1", "--json")
     assert json.loads(named.stdout)["summary"] == json.loads(asked.stdout)["summary"]
     one, other = (json.loads((folder / "manifest.json").read_text()) for folder in Path("runs").iterdir())
     assert one["config_hash"] == other["config_hash"]
 
 
 def test_the_summary_says_that_it_is_a_simulation_whose_links_are_as_asked() -> None:
-    rows = json.loads(wanbed("simulate", written(), "--jobs", "1", "--json").stdout)["summary"]
+    rows = printed("simulate", written(), "--jobs", "1")["summary"]
     assert len(rows) == 4
     for row in rows:
         assert (row["engine"], row["clock"], row["dilation"], row["calibrated"]) == ("simulate", None, 1.0, True)
@@ -86,9 +84,8 @@ def test_the_summary_says_that_it_is_a_simulation_whose_links_are_as_asked() -> 
 
 
 def test_a_simulation_ignores_dilation() -> None:
-    as_it_is = json.loads(wanbed("simulate", written(), "--jobs", "1", "--json").stdout)["summary"]
-    dilated = json.loads(wanbed("simulate", written(dilation=4), "--jobs", "1", "--json").stdout)["summary"]
-    assert dilated == as_it_is
+    as_it_is = printed("simulate", written(), "--jobs", "1")["summary"]
+    assert printed("simulate", written(dilation=4), "--jobs", "1")["summary"] == as_it_is
 
 
 def test_the_report_claims_no_measurement_and_warns_of_nothing_but_kinds_that_are_known_to_be_off() -> None:
@@ -108,16 +105,14 @@ def test_repeats_of_a_simulation_run_once() -> None:
     assert [row["repeat"] for row in json.loads(done.stdout)["summary"]] == [0, 0]
     text = "a simulation gives the same every time: each trial runs once, not 3 times"
     assert sum(text in line for line in done.stderr.splitlines()) == 1
-    listed = json.loads(wanbed("simulate", "exp.yaml", "--dry-run", "--json").stdout)["trials"]
-    assert [trial["repeat"] for trial in listed] == [0, 0]
+    assert [trial["repeat"] for trial in printed("simulate", "exp.yaml", "--dry-run")["trials"]] == [0, 0]
     (page,) = (path.read_text(encoding="utf-8") for path in Path("runs").glob("*/report.html"))
     assert "incomplete" not in page
 
 
 def test_a_deadlock_ends_with_status_2_and_one_line_and_keeps_what_had_finished() -> None:
     file = written(variants=[*SWEPT["variants"], {"name": DEADLOCKING, "schedule": "gpipe"}])
-    done = wanbed("simulate", file, "--jobs", "1")
-    assert done.exit_code == 2
+    done = called("simulate", file, "--jobs", "1", status=2)
     (folder,) = Path("runs").iterdir()
     assert done.stderr.splitlines()[-1] == (
         "wanbed: topology.wan.latency=10ms: deadlocks: stage 1 waits for the activation of microbatch 0; last: forward "
@@ -130,8 +125,7 @@ def test_a_deadlock_ends_with_status_2_and_one_line_and_keeps_what_had_finished(
 
 def test_a_run_that_another_process_writes_is_left_to_it_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     def within(*_: Any, **__: Any) -> Any:
-        beside = wanbed("simulate", "exp.yaml", "--jobs", "1", "--resume")
-        assert beside.exit_code == 2
+        beside = called("simulate", "exp.yaml", "--jobs", "1", "--resume", status=2)
         (folder,) = Path("runs").iterdir()
         assert beside.stderr.splitlines()[-1] == (
             f"wanbed: --resume: {folder} is being written by another process, let it end"
@@ -139,7 +133,7 @@ def test_a_run_that_another_process_writes_is_left_to_it_in_one_line(monkeypatch
         raise KeyboardInterrupt
 
     monkeypatch.setattr(simulated_run, "simulate_sweep", within)
-    assert wanbed("simulate", written(), "--jobs", "1").exit_code == 130
+    called("simulate", written(), "--jobs", "1", status=130)
 
 
 def test_a_run_that_was_cut_off_is_resumed_where_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,24 +146,21 @@ def test_a_run_that_was_cut_off_is_resumed_where_it_was(monkeypatch: pytest.Monk
         cut_off = wanbed("simulate", written(), "--jobs", "1")
     assert cut_off.exit_code == 130
     assert cut_off.stderr.splitlines()[-1].endswith("keeps 1 of 4 trials: the same command with --resume goes on")
-    done = wanbed("simulate", "exp.yaml", "--jobs", "1", "--resume")
-    assert done.exit_code == 0, done.output
+    done = called("simulate", "exp.yaml", "--jobs", "1", "--resume")
     assert "4 trials, 1 of them finished before" in done.stderr
     (folder,) = Path("runs").iterdir()
     assert results.load(folder).complete
-    again = wanbed("simulate", "exp.yaml", "--resume")
-    assert again.exit_code == 0
+    again = called("simulate", "exp.yaml", "--resume")
     assert f"--resume: {folder} is complete already, nothing is run again" in again.stderr
     assert f"report: {folder}/report.html" in again.stdout
 
 
 def test_trials_that_were_removed_from_a_complete_run_run_again() -> None:
-    assert wanbed("simulate", written(), "--jobs", "1").exit_code == 0
+    called("simulate", written(), "--jobs", "1")
     (folder,) = Path("runs").iterdir()
     whole = results.load(folder)
     shutil.rmtree(whole.trials[1].folder)
-    again = wanbed("simulate", "exp.yaml", "--jobs", "1", "--resume")
-    assert again.exit_code == 0, again.output
+    again = called("simulate", "exp.yaml", "--jobs", "1", "--resume")
     assert f"--resume: {folder} was complete, and has lost 1 trial since, which will run again" in again.stderr
     assert results.load(folder).spans.equals(whole.spans)
     assert results.load(folder).complete
@@ -188,16 +179,15 @@ def test_of_a_trial_that_is_removed_while_the_run_goes_on_the_command_says_so(mo
     assert lost.exit_code == NO_DATA
     assert said.startswith(f"wanbed: {folder}/trials/point-000/")
     assert said.endswith("trials: the same command with --resume goes on")
-    assert wanbed("simulate", "exp.yaml", "--jobs", "1", "--resume").exit_code == 0
+    called("simulate", "exp.yaml", "--jobs", "1", "--resume")
     assert len(results.load(folder).trials) == 4
 
 
 def test_one_command_starts_continues_and_ends() -> None:
     """A job script repeats the command with --resume until it succeeds."""
-    first = wanbed("simulate", written(), "--jobs", "1", "--resume")
-    assert first.exit_code == 0, first.output
+    first = called("simulate", written(), "--jobs", "1", "--resume")
     assert "wanbed: --resume: runs holds no run of this file as it is now: a new one starts" in first.stderr
-    assert wanbed("simulate", "exp.yaml", "--jobs", "1", "--resume").exit_code == 0
+    called("simulate", "exp.yaml", "--jobs", "1", "--resume")
     assert len(list(Path("runs").iterdir())) == 1
 
 
@@ -206,7 +196,7 @@ def test_a_full_disk_is_reported_with_the_file_and_the_run_stays_readable(monkey
         # As Arrow raises it: without a file name.
         raise OSError(errno.ENOSPC, "Error writing bytes to file. Detail: [errno 28] No space left on device")
 
-    assert wanbed("simulate", written(sweep={}), "--jobs", "1").exit_code == 0
+    called("simulate", written(sweep={}), "--jobs", "1")
     with monkeypatch.context() as patch:
         patch.setattr(pq.ParquetWriter, "write_table", full)
         done = wanbed("simulate", written(), "--jobs", "1")
@@ -224,8 +214,7 @@ def test_a_run_that_cannot_be_begun_on_a_full_disk_leaves_no_folder(monkeypatch:
 
     file = written()
     monkeypatch.setattr(Path, "write_text", full)
-    done = wanbed("simulate", file, "--jobs", "1")
-    assert done.exit_code == 2
+    done = called("simulate", file, "--jobs", "1", status=2)
     assert done.stderr.startswith("wanbed: --runs: runs: cannot be written to (No space left on device)")
     assert os.listdir("runs") == []
 
@@ -239,8 +228,7 @@ def test_ideal_transport_switches_every_effect_off() -> None:
 
 
 def test_torch_s_times_are_a_profile_s_and_the_report_says_so() -> None:
-    done = wanbed("simulate", written(**TORCH), "--jobs", "1")
-    assert done.exit_code == 0, done.output
+    done = called("simulate", written(**TORCH), "--jobs", "1")
     assert "torch does not run in a simulation: a compute profile gives its times" in done.stderr
     (page,) = (path.read_text(encoding="utf-8") for path in Path("runs").glob("*/report.html"))
     assert "Torch did not run: its times come from the compute profile cpu" in page
@@ -289,14 +277,13 @@ def test_options_of_the_other_engine_are_refused(arguments: list[str], text: str
 
 
 def test_no_jobs_are_bad_usage() -> None:
-    assert wanbed("simulate", written(), "--jobs", "0").exit_code == 2
+    called("simulate", written(), "--jobs", "0", status=2)
 
 
 def test_a_datacenter_of_thousands_of_hosts_can_be_simulated() -> None:
     hosts = [{"name": "east", "hosts": 3000}, {"name": "west", "hosts": 3000}]
     topology = {**SWEPT["topology"], "datacenters": hosts}
-    done = wanbed("simulate", written(topology=topology, training={"stages": 4}, sweep={}), "--dry-run")
-    assert done.exit_code == 0, done.output
+    called("simulate", written(topology=topology, training={"stages": 4}, sweep={}), "--dry-run")
 
 
 def test_a_machine_without_mininet_can_simulate() -> None:

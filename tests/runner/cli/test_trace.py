@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from tests.support.results.trace_rules import load_trace, names_of, problems
-from tests.support.runner.commands_here import refusal, wanbed
+from tests.support.runner.commands_here import called, printed, refusal, wanbed
 
 EXPERIMENT: dict[str, Any] = {
     "topology": {
@@ -29,8 +29,7 @@ EXPERIMENT: dict[str, Any] = {
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("simulated")
     (folder / "exp.yaml").write_text(yaml.safe_dump(EXPERIMENT), encoding="utf-8")
-    done = wanbed("simulate", str(folder / "exp.yaml"), "--runs", str(folder / "runs"), "--jobs", "1", "--json")
-    assert done.exit_code == 0, done.output
+    done = called("simulate", str(folder / "exp.yaml"), "--runs", str(folder / "runs"), "--jobs", "1", "--json")
     return Path(json.loads(done.stdout)["run"])
 
 
@@ -59,8 +58,7 @@ def test_the_document_says_what_the_trace_holds(run: Path, tmp_path: Path) -> No
 def test_one_iteration_of_one_trial_is_chosen(run: Path, tmp_path: Path) -> None:
     asked = ["--point", "topology.wan.latency=40ms", "--variant", "atlas", "--repeat", "0", "--iteration", "1"]
     destination = tmp_path / "one.json.gz"
-    document = json.loads(wanbed("trace", str(run), *asked, "--output", str(destination), "--json").stdout)
-    assert document["trials"] == 1
+    assert printed("trace", str(run), *asked, "--output", str(destination))["trials"] == 1
     assert problems(load_trace(destination)) == []
     assert (wanbed("trace", str(run), "--point", "1", *asked[2:], "--json").exit_code) == 0
 

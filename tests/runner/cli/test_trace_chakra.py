@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from tests.results.chakra.wire_format import rank_file
-from tests.support.runner.commands_here import refusal, wanbed
+from tests.support.runner.commands_here import called, refusal, wanbed
 from wanbed.results import load
 
 TOPOLOGY = {
@@ -27,8 +27,7 @@ def simulated(folder: Path, experiment: dict[str, Any]) -> Path:
     """The folder of a run."""
     folder.mkdir(exist_ok=True)
     (folder / "exp.yaml").write_text(yaml.safe_dump(experiment), encoding="utf-8")
-    done = wanbed("simulate", str(folder / "exp.yaml"), "--runs", str(folder / "runs"), "--jobs", "1", "--json")
-    assert done.exit_code == 0, done.output
+    done = called("simulate", str(folder / "exp.yaml"), "--runs", str(folder / "runs"), "--jobs", "1", "--json")
     return Path(json.loads(done.stdout)["run"])
 
 
@@ -89,7 +88,7 @@ def test_the_trace_of_a_replay_is_that_of_the_replayed_trace(run: Path, tmp_path
         "variants": [{"name": "1f1b", "placement": ["east", "west", "east", "west"]}],
     }
     replayed = simulated(tmp_path, replay)
-    assert wanbed("trace", str(replayed), "--format", "chakra", "--output", str(tmp_path / "again")).exit_code == 0
+    called("trace", str(replayed), "--format", "chakra", "--output", str(tmp_path / "again"))
     for rank in range(4):
         one, other = (rank_file((tmp_path / name / f"1f1b.{rank}.et").read_bytes())[1] for name in ("t", "again"))
         kinds = [[node["type"] for node in nodes] for nodes in (one, other)]
@@ -118,7 +117,7 @@ def test_optimizer_steps_that_wait_for_all_stages_are_refused(tmp_path: Path) ->
         "1f1b, repeat 0: its optimizer steps wait for a gradient norm of all ranks, which --format chakra does not "
         "know: select a trial with optimizer_waits: own, or another --format"
     )
-    assert wanbed("trace", str(waiting), "--output", str(tmp_path / "perfetto.json")).exit_code == 0
+    called("trace", str(waiting), "--output", str(tmp_path / "perfetto.json"))
     assert "gradient norm" in (tmp_path / "perfetto.json").read_text(encoding="utf-8")
 
 

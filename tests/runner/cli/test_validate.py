@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.runner.commands_here import printed, refusal, succeeded
+from tests.support.runner.commands_here import called, printed, refusal
 from tests.support.runner.emulated_run import Simulator, Times, constant, write_run
 from wanbed.runner.simulator.deadlock import SimulationError
 from wanbed.runner.validation.agreement import Agreement, Compared, write_agreement
@@ -45,14 +45,14 @@ def run(folder: Path) -> Path:
 
 
 def test_without_arguments_the_page_is_printed(folder: Path) -> None:
-    assert "## Golden values" in succeeded("validate").stdout
+    assert "## Golden values" in called("validate").stdout
     assert list(folder.iterdir()) == []
 
 
 def test_a_page_and_its_picture_are_written_where_asked_with_the_same_bytes_each_time(run: Path) -> None:
     written = []
     for _ in range(2):
-        done = succeeded("validate", run, "--output", "validation.md")
+        done = called("validate", run, "--output", "validation.md")
         assert (done.stdout, done.stderr) == ("validation.md\n", "")
         written.append((Path("validation.md").read_bytes(), Path("validation.png").read_bytes()))
     assert written[0] == written[1]
@@ -63,14 +63,14 @@ def test_a_page_and_its_picture_are_written_where_asked_with_the_same_bytes_each
 
 def test_a_large_error_is_status_1_and_writes_the_page(run: Path, simulator: Callable[[Simulator], None]) -> None:
     simulator(constant(2.2))
-    done = succeeded("validate", run, "--output", "validation.md", status=1)
+    done = called("validate", run, "--output", "validation.md", status=1)
     assert "wanbed: 1 of 1 simulated iteration times are more than 5% off the emulated ones.\n" in done.stderr
     assert "**It does not agree.**" in Path("validation.md").read_text(encoding="utf-8")
 
 
 def test_a_value_that_is_not_exact_is_status_1(monkeypatch: pytest.MonkeyPatch) -> None:
     checks_are(monkeypatch, LawCheck("case", "law", (5,), (6,)))
-    assert "**It does not agree.**" in succeeded("validate", status=1).stdout
+    assert "**It does not agree.**" in called("validate", status=1).stdout
 
 
 def test_json_is_one_document_on_standard_output(run: Path, simulator: Callable[[Simulator], None]) -> None:
@@ -101,7 +101,7 @@ def test_a_run_that_was_simulated_itself_is_refused(folder: Path) -> None:
 
 
 def test_a_run_without_a_finished_trial_is_status_4(folder: Path) -> None:
-    done = succeeded("validate", write_run(folder / "runs", {}), status=4)
+    done = called("validate", write_run(folder / "runs", {}), status=4)
     assert "the run is complete, but its folder trials has none" in done.stderr
 
 
@@ -117,4 +117,4 @@ def test_a_deadlocked_simulation_is_status_2(run: Path, simulator: Callable[[Sim
 def test_what_make_paper_found_is_part_of_the_page_and_of_the_verdict(folder: Path, error: float, status: int) -> None:
     found = VariantComparison(0, {}, "gpipe", 1, 30.0, 30.0, 30.0, 30.0 * (1 + error))
     write_agreement(folder, Agreement((Compared("headline", "headline-1", (found,)),)))
-    assert "## Virtual time against simulated" in succeeded("validate", "--paper", folder, status=status).stdout
+    assert "## Virtual time against simulated" in called("validate", "--paper", folder, status=status).stdout

@@ -14,16 +14,16 @@ def wanbed(*arguments: object, answer: str | None = None) -> Result:
     return CliRunner().invoke(app, [str(each) for each in arguments], input=answer)
 
 
-def succeeded(*arguments: object, status: int = 0, answer: str | None = None) -> Result:
-    """Call a command that has to end with that exit status, by default well, and return what it printed."""
+def called(*arguments: object, status: int = 0, answer: str | None = None) -> Result:
+    """Call a command to its end, which has to have that exit status, and return what it printed."""
     done = wanbed(*arguments, answer=answer)
     assert done.exit_code == status, done.output
     return done
 
 
 def printed(*arguments: object, status: int = 0) -> Any:
-    """Call a command with ``--json`` as ``succeeded`` does, and return the document on its standard output."""
-    return json.loads(succeeded(*arguments, "--json", status=status).stdout)
+    """Call a command with ``--json`` as ``called`` does, and return the document on its standard output."""
+    return json.loads(called(*arguments, "--json", status=status).stdout)
 
 
 def refusal(*arguments: object, status: int = 2, answer: str | None = None) -> str:

@@ -5,10 +5,13 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import pytest
+
 from tests.runner.simulator.channels.changing_topologies import Changes, with_courses
 from tests.runner.simulator.variants import sweep_point
 from tests.support.simulator.events import run_all
 from wanbed.runner.resolve.connections import count_connections
+from wanbed.runner.resolve.placement import StagePlace
 from wanbed.runner.simulator.channels.network import Ends, Network
 from wanbed.runner.simulator.event_queue import EventQueue
 from wanbed.runner.tcp.effects import IDEAL, TcpEffects
@@ -43,9 +46,13 @@ def network(*, gpus: int = 4, window: str = "6MiB", effects: TcpEffects = IDEAL,
     return Network(point.topology, connections, variant, effects)
 
 
+def by_name(of: Network) -> dict[str, StagePlace]:
+    return {f"{place.host.name}.{place.gpu}": place for place in of.variant.placement.places}
+
+
 def seconds(of: Network, transfers: dict[tuple[str, str], int]) -> list[float]:
     """Return when simultaneous transfers of 1 MB have left, given their number from one GPU's place to another's."""
-    places = {f"{place.host.name}.{place.gpu}": place for place in of.variant.placement.places}
+    places = by_name(of)
     events = EventQueue()
     wanted: dict[Ends, int] = {(places[one], places[other]): count for (one, other), count in transfers.items()}
     channels = of.channels(wanted, events)
@@ -66,7 +73,7 @@ def known_at_once(of: Network, *ways: tuple[str, str]) -> list[bool]:
 
     Only one does that shares nothing, and whose acknowledgements no other delays.
     """
-    places = {f"{place.host.name}.{place.gpu}": place for place in of.variant.placement.places}
+    places = by_name(of)
     channels = of.channels([(places[one], places[other]) for one, other in ways], EventQueue())
     told: list[tuple[int, int]] = []
     known: list[bool] = []
@@ -82,46 +89,63 @@ def changing(of: Network, changes: Changes) -> Network:
     return replace(of, topology=with_courses(of.topology, changes))
 
 
-def test_a_trunk_is_shared_between_node_pairs_however_many_channels_each_has() -> None:
-    of = network(wan={"rate": "16Mbit"})
-    three = {(f"east-0.{gpu}", f"west-0.{gpu}"): 1 for gpu in range(3)}
-    # Half of 2 MB/s each: 1 s for the pair with one transfer, then all of it for what the three have left.
-    assert seconds(of, {**three, ("east-1.0", "west-1.0"): 1}) == [2.0, 2.0, 2.0, 1.0]
+DOWN_EAST, ACROSS = ("east-1.0", "west-0.1"), ("east-1.0", "west-1.0")
+"""From the other host of east, to the same host of west and to the other one."""
+
+SAME_PAIR = ("east-0.1", "west-0.1")
+"""Between the hosts of ``OUT``, and other GPUs."""
+
+NARROW_PAIR = {"wan": {"node_pair_rate": "8Mbit"}}
+NARROW_PORT = {"intra": {"rate": "8Mbit"}}
+AT_ONCE: dict[str, Any] = {"wan": {"node_pair_rate": "8Mbit", "latency": "1ms"}, "effects": WINDOW_ONLY}
 
 
-def test_a_node_pair_is_shared_between_its_channels() -> None:
-    of = network(wan={"node_pair_rate": "8Mbit"})
-    assert seconds(of, {("east-0.0", "west-0.0"): 1, ("east-0.1", "west-0.1"): 1}) == [2.0, 2.0]
+@pytest.mark.parametrize(
+    ("limits", "transfers", "left_s"),
+    [
+        # Half of 2 MB/s each: 1 s for the pair with one transfer, then all of it for what the three have left.
+        pytest.param(
+            {"wan": {"rate": "16Mbit"}},
+            [OUT, SAME_PAIR, ("east-0.2", "west-0.2"), ACROSS],
+            [2.0, 2.0, 2.0, 1.0],
+            id="a trunk is shared between node pairs however many channels each has",
+        ),
+        pytest.param(NARROW_PAIR, [OUT, SAME_PAIR], [2.0, 2.0], id="a node pair is shared between its channels"),
+        pytest.param({"wan": {"rate": "8Mbit"}}, [OUT, BACK], [1.0, 1.0], id="both directions are independent"),
+        pytest.param(
+            NARROW_PORT,
+            [OUT, ("west-1.0", "west-0.1")],
+            [2.0, 2.0],
+            id="what arrives at a host from anywhere shares its port",
+        ),
+        pytest.param(
+            NARROW_PORT,
+            [("east-0.0", "east-1.0"), ("east-0.1", "west-0.0")],
+            [1.0, 1.0],
+            id="what a host sends to several is not limited by its own port",
+        ),
+        pytest.param(
+            {"intra": {"rate": "80Mbit"}, **NARROW_PAIR},
+            [OUT, DOWN_EAST],
+            [1.0, 1.0],
+            id="a port wider than all its senders does not limit",
+        ),
+        pytest.param(
+            {"window": "16MiB", **AT_ONCE},
+            [OUT, SAME_PAIR],
+            [1.0, 2.0],
+            id="what windows have let out at once waits in line",
+        ),
+    ],
+)
+def test_trunks_node_pairs_and_ports_are_shared(
+    limits: dict[str, Any], transfers: list[tuple[str, str]], left_s: list[float]
+) -> None:
+    assert seconds(network(**limits), dict.fromkeys(transfers, 1)) == left_s
 
 
-def test_what_windows_have_let_out_at_once_waits_in_line() -> None:
-    narrow, wide = "16KiB", "16MiB"
-    transfers = {("east-0.0", "west-0.0"): 1, ("east-0.1", "west-0.1"): 1}
-    limits: dict[str, Any] = {"wan": {"node_pair_rate": "8Mbit", "latency": "1ms"}}
-    effects = TcpEffects(window=True, slow_start=False, headers=False)
-    assert seconds(network(window=wide, effects=effects, **limits), transfers) == [1.0, 2.0]
-    # Data that windows let out gradually is interleaved.
-    assert seconds(network(window=narrow, effects=effects, **limits), transfers)[0] > 1.9
-
-
-def test_both_directions_are_independent() -> None:
-    of = network(wan={"rate": "8Mbit"})
-    assert seconds(of, {("east-0.0", "west-0.0"): 1, ("west-0.0", "east-0.0"): 1}) == [1.0, 1.0]
-
-
-def test_what_arrives_at_a_host_from_anywhere_shares_its_port() -> None:
-    of = network(intra={"rate": "8Mbit"})
-    assert seconds(of, {("east-0.0", "west-0.0"): 1, ("west-1.0", "west-0.1"): 1}) == [2.0, 2.0]
-
-
-def test_what_a_host_sends_to_several_is_not_limited_by_its_own_port() -> None:
-    of = network(intra={"rate": "8Mbit"})
-    assert seconds(of, {("east-0.0", "east-1.0"): 1, ("east-0.1", "west-0.0"): 1}) == [1.0, 1.0]
-
-
-def test_a_port_wider_than_all_its_senders_does_not_limit() -> None:
-    of = network(intra={"rate": "80Mbit"}, wan={"node_pair_rate": "8Mbit"})
-    assert seconds(of, {("east-0.0", "west-0.0"): 1, ("east-1.0", "west-0.1"): 1}) == [1.0, 1.0]
+def test_data_that_windows_let_out_gradually_is_interleaved() -> None:
+    assert seconds(network(window="16KiB", **AT_ONCE), dict.fromkeys((OUT, SAME_PAIR), 1))[0] > 1.9
 
 
 def test_a_line_is_as_fast_as_the_narrowest_of_what_it_crosses() -> None:
@@ -131,7 +155,7 @@ def test_a_line_is_as_fast_as_the_narrowest_of_what_it_crosses() -> None:
 
 
 def test_a_trunk_that_carries_all_its_node_pairs_at_once_limits_none() -> None:
-    pairs = [("east-0.0", "west-0.0"), ("east-1.0", "west-1.0")]
+    pairs = [OUT, ACROSS]
     assert known_at_once(network(wan={"rate": "16Mbit", "node_pair_rate": "8Mbit"}), *pairs) == [True, True]
     assert known_at_once(network(wan={"rate": "15999999bit", "node_pair_rate": "8Mbit"}), *pairs) == [False, False]
     # One that nothing narrower comes before limits also a single node pair.
@@ -141,35 +165,58 @@ def test_a_trunk_that_carries_all_its_node_pairs_at_once_limits_none() -> None:
 
 
 def test_what_reaches_a_port_is_as_little_as_the_narrowest_before_it_lets_through() -> None:
-    arriving = [("east-0.0", "west-0.0"), ("east-1.0", "west-0.1")]
+    arriving = [OUT, DOWN_EAST]
     wide = network(intra={"rate": "80Mbit"}, wan={"rate": "80Mbit", "node_pair_rate": "8Mbit"})
     assert known_at_once(wide, *arriving) == [True, True]
     for narrow in ({"rate": "80Mbit", "node_pair_rate": "8Mbit"}, {"rate": "16Mbit", "node_pair_rate": "80Mbit"}):
         assert seconds(network(intra={"rate": "80Mbit"}, wan=narrow), dict.fromkeys(arriving, 1)) == [1.0, 1.0]
 
 
-def test_node_pairs_that_widen_share_a_trunk_from_then_on() -> None:
-    of = network(wan={"rate": "16Mbit", "node_pair_rate": "8Mbit"})
-    wider = changing(of, [(S // 2, {"node_pair_rate_bps": 16 * MEGABYTE})])
-    pairs = {("east-0.0", "west-0.0"): 1, ("east-1.0", "west-1.0"): 1}
-    # 1 MB/s each before, and afterwards half of the 2 MB/s that the trunk carries; one of them alone has it all.
-    assert seconds(wider, pairs) == [1.0, 1.0]
-    assert seconds(wider, {OUT: 1}) == [0.75]
-
-
-def test_a_trunk_that_narrows_is_shared_from_then_on_whatever_it_had_before() -> None:
-    pairs = {("east-0.0", "west-0.0"): 1, ("east-1.0", "west-1.0"): 1}
-    for wan in ({"rate": "80Mbit"}, {}):
-        of = network(wan={"node_pair_rate": "8Mbit", **wan})
+@pytest.mark.parametrize(
+    ("wan", "changes", "transfers", "left_s"),
+    [
+        # 1 MB/s each before, and afterwards half of the 2 MB/s that the trunk carries; one of them alone has it all.
+        *(
+            pytest.param(
+                {"rate": "16Mbit", "node_pair_rate": "8Mbit"},
+                [(S // 2, {"node_pair_rate_bps": 16 * MEGABYTE})],
+                transfers,
+                left_s,
+                id=f"node pairs that widen share a trunk from then on: {len(transfers)}",
+            )
+            for transfers, left_s in (((OUT, ACROSS), [1.0, 1.0]), ((OUT,), [0.75]))
+        ),
         # 1 MB/s each for half a second, then half of 1 MB/s.
-        assert seconds(changing(of, [(S // 2, {"rate_bps": 8 * MEGABYTE})]), pairs) == [1.5, 1.5]
-
-
-def test_a_node_pair_without_a_rate_gets_one_when_its_link_does() -> None:
-    of = changing(network(), [(0, {}), (S // 2, {"node_pair_rate_bps": 8 * MEGABYTE})])
-    assert seconds(of, {OUT: 1}) == [0.0]
-    narrow = changing(network(wan={"node_pair_rate": "8Mbit"}), [(S // 2, {"node_pair_rate_bps": 4 * MEGABYTE})])
-    assert seconds(narrow, {OUT: 1}) == [1.5]
+        *(
+            pytest.param(
+                {"node_pair_rate": "8Mbit", **wan},
+                [(S // 2, {"rate_bps": 8 * MEGABYTE})],
+                (OUT, ACROSS),
+                [1.5, 1.5],
+                id=f"a trunk that narrows is shared whatever it had before: {wan}",
+            )
+            for wan in ({"rate": "80Mbit"}, {})
+        ),
+        pytest.param(
+            {},
+            [(0, {}), (S // 2, {"node_pair_rate_bps": 8 * MEGABYTE})],
+            (OUT,),
+            [0.0],
+            id="a node pair has no rate before its link has one",
+        ),
+        pytest.param(
+            {"node_pair_rate": "8Mbit"},
+            [(S // 2, {"node_pair_rate_bps": 4 * MEGABYTE})],
+            (OUT,),
+            [1.5],
+            id="a node pair narrows with its link",
+        ),
+    ],
+)
+def test_what_changes_counts_from_then_on(
+    wan: dict[str, Any], changes: Changes, transfers: tuple[tuple[str, str], ...], left_s: list[float]
+) -> None:
+    assert seconds(changing(network(wan=wan), changes), dict.fromkeys(transfers, 1)) == left_s
 
 
 def test_a_part_has_its_share_of_every_trunk_and_all_of_a_node_pair() -> None:
@@ -214,8 +261,7 @@ def test_packets_are_drawn_only_on_links_that_lose_some() -> None:
 
 def test_a_timeout_that_an_emulation_does_not_dilate_is_shorter_in_its_time() -> None:
     of = network(wan={"latency": "10ms", "node_pair_rate": "8Mbit"}, effects=WINDOW_ONLY)
-    places = of.variant.placement.places
-    ends = places[0], places[-1]
+    ends = of.variant.placement.places[0], of.variant.placement.places[-1]
     timeouts_ns = [replace(of, dilation=dilation).window(ends).timeout_ns for dilation in (1.0, 4.0)]
     assert timeouts_ns[0] - timeouts_ns[1] == LEAST_TIMEOUT_NS - LEAST_TIMEOUT_NS // 4
 
@@ -223,7 +269,7 @@ def test_a_timeout_that_an_emulation_does_not_dilate_is_shorter_in_its_time() ->
 def history_within(watched: Collection[str], transfers: Sequence[tuple[str, str]]) -> list[int]:
     """Return the history of the first of several transfers of 1 MB, at a port of 1 MB/s each."""
     of = network(intra={"rate": "8Mbit"})
-    places = {f"{place.host.name}.{place.gpu}": place for place in of.variant.placement.places}
+    places = by_name(of)
     events = EventQueue()
     ends = [(places[one], places[other]) for one, other in transfers]
     channels = of.channels(ends, events, watched)
@@ -240,14 +286,7 @@ def test_what_arrives_at_a_watched_host_is_remembered() -> None:
 
 
 def test_only_what_crosses_the_wan_is_remembered() -> None:
-    of = network(intra={"rate": "8Mbit"})
-    places = {f"{place.host.name}.{place.gpu}": place for place in of.variant.placement.places}
-    events = EventQueue()
-    within, across = ((places[one], places["east-1.0"]) for one in ("east-0.0", "west-0.0"))
-    channels = of.channels([within, across], events)
-    for channel in channels.values():
-        channel.queue(0, MEGABYTE, lambda *_: None)
-    run_all(events)
-    assert not channels[within].history
+    transfers = [("east-0.0", "east-1.0"), ("west-0.0", "east-1.0")]
+    assert history_within((), transfers) == []
     # The two share the port of 1 MB/s.
-    assert list(channels[across].history) == [0, 2 * 10**9, MEGABYTE]
+    assert history_within((), transfers[::-1]) == [0, 2 * S, MEGABYTE]

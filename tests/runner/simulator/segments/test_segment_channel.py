@@ -59,26 +59,30 @@ def test_a_transfer_has_left_a_latency_before_its_last_segment_arrives() -> None
     assert sending.channel.report_ns(28 * MS) == 58 * MS
 
 
-def test_transfers_leave_one_after_the_other() -> None:
+@pytest.mark.parametrize(
+    ("transfers", "left"),
+    [
+        pytest.param(
+            [("a", 0, 3 * PAYLOAD_BYTES), ("b", 0, 2 * PAYLOAD_BYTES), ("c", 40, PAYLOAD_BYTES)],
+            [("a", 0, 3), ("b", 0, 5), ("c", 40, 41)],
+            id="one after the other",
+        ),
+        pytest.param(
+            [("a", 10, PAYLOAD_BYTES), ("b", 0, PAYLOAD_BYTES)],
+            [("a", 10, 11), ("b", 10, 12)],
+            id="a later one waits for one that is not available yet",
+        ),
+        pytest.param([("a", 7, 0)], [("a", 7, 7)], id="one of nothing has left when it is available"),
+    ],
+)
+def test_transfers_leave_in_their_order(
+    transfers: list[tuple[str, int, int]], left: list[tuple[str, float, float]]
+) -> None:
     sending = Sending()
-    sending.queue("a", 0, 3 * PAYLOAD_BYTES)
-    sending.queue("b", 0, 2 * PAYLOAD_BYTES)
-    sending.queue("c", 40, PAYLOAD_BYTES)
-    assert sending.run() == [("a", 0, 3), ("b", 0, 5), ("c", 40, 41)]
-
-
-def test_a_later_transfer_waits_for_one_that_is_not_available_yet() -> None:
-    sending = Sending()
-    sending.queue("a", 10, PAYLOAD_BYTES)
-    sending.queue("b", 0, PAYLOAD_BYTES)
-    assert sending.run() == [("a", 10, 11), ("b", 10, 12)]
-
-
-def test_a_transfer_of_nothing_has_left_when_it_is_available() -> None:
-    sending = Sending()
-    sending.queue("a", 7, 0)
-    assert sending.run() == [("a", 7, 7)]
-    assert sending.accepted == [("a", 7)]
+    for transfer in transfers:
+        sending.queue(*transfer)
+    assert sending.run() == left
+    assert sending.accepted[0] == left[0][:2]
 
 
 def test_a_transfer_is_accepted_when_the_socket_has_taken_its_last_chunk() -> None:
@@ -91,33 +95,33 @@ def test_a_transfer_is_accepted_when_the_socket_has_taken_its_last_chunk() -> No
     assert 52 <= accepted_ms < left_ms
 
 
-def test_chunks_go_over_all_connections_and_those_of_a_transfer_differ_by_a_byte_at_most() -> None:
-    sending = Sending(3, rate_bps=None)
-    sending.queue("a", 0, 1000, Striping(3, 3, 334))
-    assert sending.run() == [("a", 0, 0)]
-    assert [sender.sent for sender in sending.channel._senders] == [333, 333, 334]
-
-
-def test_connections_that_have_room_take_chunks_in_turn() -> None:
-    sending = Sending(2, rate_bps=None)
-    sending.queue("a", 0, 8 * PAYLOAD_BYTES, Striping(2, 8, PAYLOAD_BYTES))
-    assert sending.run() == [("a", 0, 0)]
-    assert [sender.sent for sender in sending.channel._senders] == [4 * PAYLOAD_BYTES] * 2
-
-
-def test_the_longest_unused_connection_begins_the_next_chunk() -> None:
-    sending = Sending(3, rate_bps=None)
-    sending.queue("a", 0, 200, Striping(3, 2, 100))
-    sending.queue("b", 100, 20, Striping(3, 2, 10))
-    sending.run()
-    assert [sender.sent for sender in sending.channel._senders] == [110, 100, 10]
-
-
-def test_a_transfer_has_no_more_chunks_than_bytes() -> None:
-    sending = Sending(4, rate_bps=None)
-    sending.queue("a", 0, 2, Striping(4, 4, 1))
-    assert sending.run() == [("a", 0, 0)]
-    assert sorted(sender.sent for sender in sending.channel._senders) == [0, 0, 1, 1]
+@pytest.mark.parametrize(
+    ("connections", "transfers", "sent_bytes"),
+    [
+        pytest.param(3, [(1000, Striping(3, 3, 334))], [333, 333, 334], id="chunks differ by a byte at most"),
+        pytest.param(
+            2,
+            [(8 * PAYLOAD_BYTES, Striping(2, 8, PAYLOAD_BYTES))],
+            [4 * PAYLOAD_BYTES] * 2,
+            id="connections that have room take chunks in turn",
+        ),
+        pytest.param(
+            3,
+            [(200, Striping(3, 2, 100)), (20, Striping(3, 2, 10))],
+            [110, 100, 10],
+            id="the longest unused connection begins the next chunk",
+        ),
+        pytest.param(4, [(2, Striping(4, 4, 1))], [1, 1, 0, 0], id="no more chunks than bytes"),
+    ],
+)
+def test_chunks_go_over_all_connections(
+    connections: int, transfers: list[tuple[int, Striping]], sent_bytes: list[int]
+) -> None:
+    sending = Sending(connections, rate_bps=None)
+    for number, transfer in enumerate(transfers):
+        sending.queue(str(number), 100 * number, *transfer)
+    assert sending.run() == [(str(number), 100 * number, 100 * number) for number in range(len(transfers))]
+    assert [sender.sent for sender in sending.channel._senders] == sent_bytes
 
 
 def test_one_lost_chunk_holds_up_its_own_transfer_and_the_next_of_its_connection_only() -> None:
@@ -182,33 +186,28 @@ def left_ms(
 PAIR, TRUNK, PORT = ("node_pair", "", ""), ("trunk", "east", "west"), ("port", "west", "")
 
 
-def test_a_node_pair_has_a_rate_of_its_own() -> None:
-    pairs: list[tuple[str, str, Crossed]] = [("e0", "w0", {PAIR: RATE_BPS}), ("e1", "w1", {PAIR: 2 * RATE_BPS})]
-    assert left_ms(*pairs) == [4, 2]
+E0, E1 = ("e0", "w0"), ("e1", "w1")
 
 
-def test_what_nothing_limits_takes_no_time() -> None:
-    assert left_ms(("e0", "w0", {})) == [0]
-
-
-def test_node_pairs_share_trunks_and_ports() -> None:
-    for shared in (TRUNK, PORT):
+@pytest.mark.parametrize(
+    ("channels", "left"),
+    [
+        pytest.param([(*E0, {PAIR: RATE_BPS}), (*E1, {PAIR: 2 * RATE_BPS})], [4, 2], id="a node pair has its own rate"),
+        pytest.param([(*E0, {})], [0], id="what nothing limits takes no time"),
+        pytest.param([(*E0, {TRUNK: RATE_BPS})], [4], id="a trunk alone"),
+        pytest.param([(*E0, {PORT: RATE_BPS})], [4], id="a port alone"),
         # The first one's packets are handed over first, as fast as the whole line carries them.
-        alone, both = (
-            left_ms(("e0", "w0", {shared: RATE_BPS})),
-            left_ms(("e0", "w0", {shared: RATE_BPS}), ("e1", "w0", {shared: RATE_BPS})),
-        )
-        assert alone == [4]
-        assert both == [4, 8]
-
-
-def test_the_narrowest_of_all_that_a_packet_crosses_decides() -> None:
-    assert left_ms(("e0", "w0", {PAIR: 4 * RATE_BPS, TRUNK: 2 * RATE_BPS, PORT: RATE_BPS})) == [4]
-    assert left_ms(("e0", "w0", {PAIR: RATE_BPS, TRUNK: 2 * RATE_BPS})) == [4]
-
-
-def test_channels_between_two_hosts_are_one_lane() -> None:
-    assert left_ms(("e0", "w0", {PAIR: RATE_BPS}), ("e0", "w0", {PAIR: RATE_BPS})) == [4, 8]
+        pytest.param([(*E0, {TRUNK: RATE_BPS}), ("e1", "w0", {TRUNK: RATE_BPS})], [4, 8], id="a shared trunk"),
+        pytest.param([(*E0, {PORT: RATE_BPS}), ("e1", "w0", {PORT: RATE_BPS})], [4, 8], id="a shared port"),
+        pytest.param(
+            [(*E0, {PAIR: 4 * RATE_BPS, TRUNK: 2 * RATE_BPS, PORT: RATE_BPS})], [4], id="the narrowest: a port"
+        ),
+        pytest.param([(*E0, {PAIR: RATE_BPS, TRUNK: 2 * RATE_BPS})], [4], id="the narrowest: a node pair"),
+        pytest.param([(*E0, {PAIR: RATE_BPS})] * 2, [4, 8], id="channels between two hosts are one lane"),
+    ],
+)
+def test_packets_wait_for_all_that_they_cross(channels: list[tuple[str, str, Crossed]], left: list[float]) -> None:
+    assert left_ms(*channels) == left
 
 
 def test_the_seed_and_the_hosts_decide_what_is_lost() -> None:

@@ -209,23 +209,89 @@ def each_arrives_ms(
     return [arrival_ns(simulation, 1, microbatch) / MS for microbatch in range(microbatches)]
 
 
-def test_what_windows_have_let_out_leaves_at_the_rate_of_the_moment() -> None:
-    # The window of 44.8 MiB lets out all 12.5 MB at once, before the rate falls to a tenth or rises from it. 20 ms at
-    # the first rate carry 2.5 MB, or 0.25.
-    falls = [(50 * MS, {"node_pair_rate_bps": 10**8})]
-    assert arrives_ms(falls, effects=WINDOW_ONLY, transport=OPEN) == 20 + 800 + 20
-    rises: Changes = [(5 * MS, {"node_pair_rate_bps": 10**8}), (50 * MS, {})]
-    assert arrives_ms(rises, effects=WINDOW_ONLY, transport=OPEN) == 20 + 98 + 20
+TO_A_TENTH = {"node_pair_rate_bps": 10**8}
+LET_OUT: dict[str, Any] = {"effects": WINDOW_ONLY, "transport": OPEN}
+"""The window of 44.8 MiB lets out all 12.5 MB at once."""
 
 
-def test_what_had_been_let_out_arrives_although_the_link_is_down_by_then() -> None:
-    assert arrives_ms([(30 * MS, {"up": False}), (3000 * MS, {})], effects=WINDOW_ONLY, transport=OPEN) == 120
+def is_down(begin_ms: int, end_ms: int) -> Changes:
+    return [(begin_ms * MS, {"up": False}), (end_ms * MS, {})]
 
 
-def test_a_window_beyond_what_the_line_holds_hides_a_longer_latency() -> None:
-    # Of 100 MB 47 MB are always let out, 376 ms, so that bytes never wait for a round trip of 100 ms.
-    longer = [(310 * MS, {"latency_ns": 50 * MS})]
-    assert arrives_ms(longer, size="100000000B", effects=WINDOW_ONLY, transport=OPEN) == 820
+@pytest.mark.parametrize(
+    ("there", "options", "after_ms"),
+    [
+        # Before the rate falls to a tenth or rises from it, 20 ms at the first rate carry 2.5 MB, or 0.25.
+        pytest.param([(50 * MS, TO_A_TENTH)], LET_OUT, 20 + 800 + 20, id="a window's bytes, and a rate that falls"),
+        pytest.param(
+            [(5 * MS, TO_A_TENTH), (50 * MS, {})], LET_OUT, 20 + 98 + 20, id="a window's bytes, and a rate that rises"
+        ),
+        pytest.param(
+            is_down(30, 3000), LET_OUT, 120, id="what had been let out arrives though the link is down by then"
+        ),
+        # Of 100 MB 47 MB are always let out, 376 ms, so that bytes never wait for a round trip of 100 ms.
+        pytest.param(
+            [(310 * MS, {"latency_ns": 50 * MS})],
+            {"size": "100000000B", **LET_OUT},
+            820,
+            id="a window beyond what the line holds hides a longer latency",
+        ),
+        pytest.param([], {"size": "100000000B", **LET_OUT}, 820, id="such a window without a change"),
+        # Sent again 105, 350, 835 and 1840 ms after the begin (test_changing_path.py), for which the last is too
+        # early. The next: 192 ticks, late by 4.5 of them.
+        pytest.param(is_down(5, 1999), LET_OUT, 1840 + 1965 + 120, id="a retransmission long after the outage"),
+        pytest.param([], {"back": is_down(30, 500), **LET_OUT}, 120, id="nothing waits for acknowledgements"),
+        # 1 Gbit/s, 500 Mbit/s and 1.5 Gbit/s, 0.5 ms each: 1 Gbit/s on average. How much of a window waits is estimated
+        # with the present rate: much faster changes than round trips blur it.
+        *(
+            pytest.param(
+                [(MS // 2, {"node_pair_rate_bps": 500_000_000}), (MS, {"node_pair_rate_bps": 1_500_000_000})],
+                {"size": "125000000B", "effects": effects, "transport": OPEN, "period_ns": 3 * MS // 2},
+                pytest.approx(1020, rel=off),
+                id=f"rates that alternate quickly are their mean: {off}",
+            )
+            for effects, off in ((IDEAL, 0.002), (WINDOW_ONLY, 0.035))
+        ),
+        # It begins at 10 ms, from which its arrival counts. 20 ms at 1 Gbit/s carry 2.5 of the 12.5 MB, 100 at
+        # 400 Mbit/s 5 more, and 5 are left for 100 Mbit/s. A change counts for what left a latency before.
+        pytest.param(
+            [(50 * MS, {"node_pair_rate_bps": 4 * 10**8}), (150 * MS, TO_A_TENTH)],
+            {},
+            20 + 100 + 400 + 20,
+            id="each rate of the node pair",
+        ),
+        pytest.param([(1 * MS, TO_A_TENTH), (530 * MS, {})], {}, 500 + 50 + 20, id="a narrow line that widens"),
+        # From 30 ms on at the far end of the link: for all that leaves after 10 ms. From 80 ms on: 50 ms at 1 Gbit/s
+        # are half of it.
+        pytest.param([(30 * MS, {"rate_bps": 10**8})], {}, 1000 + 20, id="a trunk changes for what left before"),
+        pytest.param([(80 * MS, {"rate_bps": 10**8})], {}, 50 + 500 + 20, id="a trunk changes half way"),
+        pytest.param([(50 * MS, {"latency_ns": 50 * MS})], {}, 100 + 50, id="a longer latency delays what leaves"),
+        pytest.param([(111 * MS, {"latency_ns": 50 * MS})], {}, 100 + 20, id="a longer latency when all has left"),
+        # Down from 30 ms to 500: what had not left by then waits.
+        pytest.param(is_down(30, 500), {}, 490 + 80 + 20, id="without TCP it goes on as soon as the link is up"),
+        # All has left by 110 ms.
+        *(
+            pytest.param(is_down(begin_ms, 1000), {}, 100 + 20 + waits_ms, id=f"down from {begin_ms} ms on")
+            for begin_ms, waits_ms in ((110, 0), (109, 1000 - 109), (60, 1000 - 60), (5, 1000 - 10))
+        ),
+        pytest.param(is_down(5, 10), {}, 100 + 20, id="an outage that is over as the transfer begins"),
+        pytest.param([*is_down(60, 70), *is_down(90, 190)], {}, 100 + 20 + 10 + 100, id="two outages in a row"),
+        pytest.param(
+            [
+                (60 * MS, {"up": False}),
+                (90 * MS, {"node_pair_rate_bps": 5 * 10**8, "up": False}),
+                (100 * MS, {"node_pair_rate_bps": 5 * 10**8}),
+            ],
+            {},
+            50 + 40 + 100 + 20,
+            id="a rate that changes while the link is down holds once it is up",
+        ),
+    ],
+)
+def test_a_transfer_over_a_link_that_changes_arrives_after(
+    there: Changes, options: dict[str, Any], after_ms: float
+) -> None:
+    assert arrives_ms(there, **options) == after_ms
 
 
 def test_a_window_that_the_line_holds_waits_for_the_longer_round_trip() -> None:
@@ -237,30 +303,11 @@ def test_a_window_that_the_line_holds_waits_for_the_longer_round_trip() -> None:
     assert after == pytest.approx(2.5 * before, rel=0.06)
 
 
-@pytest.mark.parametrize(("effects", "off"), [(IDEAL, 0.002), (WINDOW_ONLY, 0.035)])
-def test_rates_that_alternate_quickly_are_their_mean(effects: TcpEffects, off: float) -> None:
-    # 1 Gbit/s, 500 Mbit/s and 1.5 Gbit/s, 0.5 ms each: 1 Gbit/s on average.
-    rates = [(MS // 2, {"node_pair_rate_bps": 500_000_000}), (MS, {"node_pair_rate_bps": 1_500_000_000})]
-    arrived = arrives_ms(rates, size="125000000B", effects=effects, transport=OPEN, period_ns=3 * MS // 2)
-    # How much of a window waits is estimated with the present rate: much faster changes than round trips blur it.
-    assert arrived == pytest.approx(1020, rel=off)
-
-
-def test_an_outage_of_acknowledgements_alone_delays_only_what_waits_for_them() -> None:
-    down = [(30 * MS, {"up": False}), (500 * MS, {})]
-    assert arrives_ms([], down, effects=WINDOW_ONLY, transport=OPEN) == 120
-    transport = {"window": "0.7MiB"}
-    constant = arrives_ms([(10**15, {"latency_ns": 1})], effects=WINDOW_ONLY, transport=transport)
-    delayed = arrives_ms([], down, effects=WINDOW_ONLY, transport=transport)
+def test_an_outage_of_acknowledgements_alone_delays_what_waits_for_them() -> None:
+    narrow: dict[str, Any] = {"effects": WINDOW_ONLY, "transport": {"window": "0.7MiB"}}
+    constant = arrives_ms([(10**15, {"latency_ns": 1})], **narrow)
     # From the first timeout that finds the way back: 350 and 835 ms after a byte that left between 10 and 50 ms.
-    assert 835 < delayed - constant < 915
-
-
-def test_a_transfer_goes_on_with_a_retransmission_long_after_the_outage() -> None:
-    # Sent again 105, 350, 835 and 1840 ms after the begin (test_changing_path.py), for which the last is too early.
-    down = [(5 * MS, {"up": False}), (1999 * MS, {})]
-    # The next: 192 ticks, late by 4.5 of them.
-    assert arrives_ms(down, effects=WINDOW_ONLY, transport=OPEN) == 1840 + 1965 + 120
+    assert 835 < arrives_ms([], is_down(30, 500), **narrow) - constant < 915
 
 
 def test_tcp_gives_up_and_training_ends_with_a_line() -> None:
@@ -268,48 +315,6 @@ def test_tcp_gives_up_and_training_ends_with_a_line() -> None:
         arrives_ms([(5 * MS, {"up": False})], effects=WINDOW_ONLY)
     with pytest.raises(SimulationError, match=r"down from 0\.01 s on for ever"):
         arrives_ms([(5 * MS, {"up": False})])
-
-
-def test_without_windows_a_transfer_goes_on_at_each_rate_that_its_node_pair_has() -> None:
-    # It begins at 10 ms, from which its arrival counts. 20 ms at 1 Gbit/s carry 2.5 of the 12.5 MB, 100 at 400 Mbit/s
-    # 5 more, and 5 are left for 100 Mbit/s. A change counts for what left a latency before.
-    rates = [(50 * MS, {"node_pair_rate_bps": 4 * 10**8}), (150 * MS, {"node_pair_rate_bps": 10**8})]
-    assert arrives_ms(rates) == 20 + 100 + 400 + 20
-    # A narrow line that widens.
-    assert arrives_ms([(1 * MS, {"node_pair_rate_bps": 10**8}), (530 * MS, {})]) == 500 + 50 + 20
-
-
-def test_a_trunk_changes_for_what_left_a_latency_before() -> None:
-    # From 30 ms on at the far end of the link: for all that leaves after 10 ms.
-    assert arrives_ms([(30 * MS, {"rate_bps": 10**8})]) == 1000 + 20
-    # From 80 ms on: 50 ms at 1 Gbit/s are half of it.
-    assert arrives_ms([(80 * MS, {"rate_bps": 10**8})]) == 50 + 500 + 20
-
-
-def test_a_latency_that_becomes_longer_delays_what_leaves_from_then_on() -> None:
-    assert arrives_ms([(50 * MS, {"latency_ns": 50 * MS})]) == 100 + 50
-    assert arrives_ms([(111 * MS, {"latency_ns": 50 * MS})]) == 100 + 20
-
-
-def test_without_tcp_a_transfer_goes_on_as_soon_as_the_link_is_up() -> None:
-    # Down from 30 ms to 500: what had not left by then waits.
-    assert arrives_ms([(30 * MS, {"up": False}), (500 * MS, {})]) == 490 + 80 + 20
-
-
-def test_without_tcp_only_what_has_not_left_when_the_link_fails_waits_for_it() -> None:
-    # All has left by 110 ms.
-    for begin_ms, waits_ms in ((110, 0), (109, 1000 - 109), (60, 1000 - 60), (5, 1000 - 10)):
-        assert arrives_ms([(begin_ms * MS, {"up": False}), (1000 * MS, {})]) == 100 + 20 + waits_ms, begin_ms
-    # One that is over as the transfer begins, and two in a row.
-    assert arrives_ms([(5 * MS, {"up": False}), (10 * MS, {})]) == 100 + 20
-    twice = [(60 * MS, {"up": False}), (70 * MS, {}), (90 * MS, {"up": False}), (190 * MS, {})]
-    assert arrives_ms(twice) == 100 + 20 + 10 + 100
-
-
-def test_a_rate_that_changes_while_the_link_is_down_holds_once_it_is_up() -> None:
-    rate: dict[str, Any] = {"node_pair_rate_bps": 5 * 10**8}
-    down = [(60 * MS, {"up": False}), (90 * MS, {**rate, "up": False}), (100 * MS, rate)]
-    assert arrives_ms(down) == 50 + 40 + 100 + 20
 
 
 def test_after_a_shorter_latency_bytes_keep_their_order_until_a_pause_has_made_up_for_it() -> None:
@@ -328,12 +333,10 @@ def test_after_a_longer_latency_all_that_leaves_later_arrives_later_and_nothing_
 
 
 def test_what_has_been_sent_openly_beyond_acknowledgements_that_are_lost_is_not_gone_on_with_before_they_come() -> None:
-    down = [(30 * MS, {"up": False}), (500 * MS, {})]
     size_bytes, window_bytes = 100_000_000, 46_976_204
-    arrived = arrives_ms([], down, size=f"{size_bytes}B", effects=WINDOW_ONLY, transport=OPEN)
+    arrived = arrives_ms([], is_down(30, 500), size=f"{size_bytes}B", **LET_OUT)
     # Nothing is acknowledged before 500 ms: what the window does not hold leaves after that, at 125 kB a millisecond.
     assert arrived >= 500 - 10 + (size_bytes - window_bytes) / 125_000 + 20
-    assert arrives_ms([], size=f"{size_bytes}B", effects=WINDOW_ONLY, transport=OPEN) == 820
 
 
 UP = LinkConditions(latency_ns=20 * MS, node_pair_rate_bps=10**9)

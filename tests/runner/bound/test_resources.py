@@ -119,21 +119,46 @@ def test_a_hop_carries_four_thirds_of_the_gradients_of_three_replicas() -> None:
     assert len({hop for hop, _ in found.loads}) == 3
 
 
-def test_a_small_segment_makes_four_hops_one_after_the_other() -> None:
-    assert ms(times(gradient="12kB")) == (40, 40, 0)
+BUCKETS: dict[str, Any] = {"all_reduce_overlap": True, "bucket": "6MB"}
+NESTED: dict[str, Any] = {"datacenters": 2, "seats": 2, "all_reduce": "hierarchical", **BUCKETS}
+NESTED_BUCKET_MS = 301 + 310 + 301
 
 
-def test_a_long_hop_is_on_the_way_of_every_segment_but_not_always_twice() -> None:
-    longer = {"between": ["dc0", "dc1"], "latency": "50ms"}
-    # Of four hops of three, one is made twice: the long one for one segment, once for the others.
-    assert ms(times(gradient="12kB", links=[longer])) == (120, 80, 0)
-
-
-def test_buckets_begin_while_the_last_backward_computes() -> None:
-    buckets: dict[str, Any] = {"all_reduce_overlap": True, "bucket": "6MB"}
-    assert ms(times(last_backward_ms=100, **buckets)) == (1610 - 50, 1600 - 50, 50)
-    # Of a long one only the last bucket is left.
-    assert ms(times(last_backward_ms=10_000, **buckets)) == (810, 800, 5000)
+@pytest.mark.parametrize(
+    ("changes", "expected_ms"),
+    [
+        pytest.param({"gradient": "12kB"}, (40, 40, 0), id="a small segment makes four hops one after the other"),
+        # Of four hops of three, one is made twice: the long one for one segment, once for the others.
+        pytest.param(
+            {"gradient": "12kB", "links": [{"between": ["dc0", "dc1"], "latency": "50ms"}]},
+            (120, 80, 0),
+            id="a long hop is on the way of every segment but not always twice",
+        ),
+        pytest.param(
+            {"last_backward_ms": 100, **BUCKETS},
+            (1610 - 50, 1600 - 50, 50),
+            id="buckets begin while the last backward computes",
+        ),
+        pytest.param(
+            {"last_backward_ms": 10_000, **BUCKETS}, (810, 800, 5000), id="of a long one only the last bucket is left"
+        ),
+        # A bucket takes half as long; the one before it is partly hidden.
+        pytest.param(
+            {"last_backward_ms": 100, **NESTED},
+            (2 * NESTED_BUCKET_MS - 50, 2 * NESTED_BUCKET_MS - 50, 50),
+            id="buckets of a hierarchical all-reduce follow each other",
+        ),
+        pytest.param(
+            {"last_backward_ms": 10_000, **NESTED},
+            (NESTED_BUCKET_MS, NESTED_BUCKET_MS, 5000),
+            id="the last bucket of a hierarchical all-reduce",
+        ),
+    ],
+)
+def test_segments_and_buckets_follow_each_other_around(
+    changes: dict[str, Any], expected_ms: tuple[float, float, float]
+) -> None:
+    assert ms(times(**changes)) == expected_ms
 
 
 def test_a_hierarchical_all_reduce_makes_its_passes_one_after_the_other() -> None:
@@ -149,14 +174,6 @@ def test_the_passes_of_small_segments_take_their_latencies() -> None:
     assert ms(times(datacenters=3, seats=4, gradient="12kB", all_reduce="hierarchical"))[0] == pytest.approx(
         2 * 3 + 4 * 10, abs=0.1
     )
-
-
-def test_the_buckets_of_a_hierarchical_all_reduce_follow_each_other() -> None:
-    buckets: dict[str, Any] = {"all_reduce": "hierarchical", "all_reduce_overlap": True, "bucket": "6MB"}
-    # A bucket takes half as long; the one before it is partly hidden.
-    one_ms = 301 + 310 + 301
-    assert ms(times(datacenters=2, seats=2, last_backward_ms=100, **buckets)) == (2 * one_ms - 50, 2 * one_ms - 50, 50)
-    assert ms(times(datacenters=2, seats=2, last_backward_ms=10_000, **buckets)) == (one_ms, one_ms, 5000)
 
 
 @pytest.mark.parametrize(("gradient", "none"), [("2B", True), ("3B", False)])

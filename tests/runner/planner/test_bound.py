@@ -3,6 +3,7 @@
 from itertools import pairwise
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -50,85 +51,96 @@ def test_a_beginning_has_a_ceiling_no_lower_than_what_begins_like_that(seed: int
     assert all(later <= earlier * (1 + 1e-8) for earlier, later in pairwise(tops))
 
 
-def test_one_microbatch_takes_every_stage_and_every_link_twice() -> None:
-    # 2 x (10 + 20) ms of computation; 1 MiB at 1 Gbit/s lasts 8.389 ms, and 10 ms more on the way, there and back.
-    one = document({"a": 1, "b": 1}, 2, variants=GPIPE, training={"stages": 2, "microbatches": 1})
-    assert bound_ms(one, Candidate(1, 1, (("a", 1), ("b", 1)))) == round(60 + 2 * 18.388608, 3)
+ONE, EIGHT = ({"stages": 2, "microbatches": count} for count in (1, 8))
+APART, TOGETHER = Candidate(1, 1, (("a", 1), ("b", 1))), Candidate(2, 1, (("a", 2),))
+
+LARGE: dict[str, Any] = {"forward": "1ms", "activation": "4MiB", "gradient": "1MiB"}
+SUMMED: dict[str, Any] = {"forward": "10ms", "activation": "1B", "gradient": "125000000B"}
+IN_BUCKETS = [{**GPIPE[0], "transport": {"all_reduce_overlap": True, "bucket": "12500000B"}}]
 
 
-def test_the_slowest_stage_computes_all_microbatches() -> None:
-    # 8 x (30 + 60) ms in stage 1, which is reached, and left for stage 0, over 18.388608 ms each way.
-    slow = document(
-        {"a": 1, "b": 1},
-        2,
-        variants=GPIPE,
-        training={"stages": 2, "microbatches": 8},
-        compute={"forward": ["10ms", "30ms"], "activation": "1MiB", "gradient": "1MiB"},
-    )
-    assert bound_ms(slow, Candidate(1, 1, (("a", 1), ("b", 1)))) == round(30 + 720 + 2 * 18.388608, 3)
-
-
-def test_a_link_that_is_slower_than_computation_carries_all_microbatches() -> None:
-    # 4 MiB at 1 Gbit/s last 33.554 ms: 8 of them one after the other, and the round trip of the last.
-    slow = document(
-        {"a": 1, "b": 1},
-        2,
-        variants=GPIPE,
-        training={"stages": 2, "microbatches": 8},
-        compute={"forward": "1ms", "activation": "4MiB", "gradient": "1MiB"},
-    )
-    assert bound_ms(slow, Candidate(1, 1, (("a", 1), ("b", 1)))) == round(6 + 20 + 9 * 33.554432, 3)
-
-
-def test_the_trunk_carries_the_transfers_of_all_pipelines() -> None:
-    narrow = document(
-        {"a": 2, "b": 2},
-        2,
-        variants=GPIPE,
-        training={"stages": 2, "microbatches": 8},
-        compute={"forward": "1ms", "activation": "4MiB", "gradient": "2B"},
-        links=[{"between": ["a", "b"], "rate": "1Gbit"}],
-    )
-    assert bound_ms(narrow, Candidate(2, 1, (("a", 1), ("b", 1)))) == round(6 + 20 + 17 * 33.554432, 3)
-
-
-def test_one_connection_moves_a_window_each_round_trip() -> None:
-    # 4 MiB are 4 windows of 1 MiB: three round trips of 20 ms pass until the last of them may leave.
-    windowed = document(
-        {"a": 1, "b": 1},
-        2,
-        variants=[{"name": "v", "schedule": "gpipe", "transport": {"connections": 1, "window": "1MiB"}}],
-        training={"stages": 2, "microbatches": 1},
-        compute={"forward": "1ms", "activation": "4MiB", "gradient": "1MiB"},
-    )
-    assert bound_ms(windowed, Candidate(1, 1, (("a", 1), ("b", 1)))) == 6 + 20 + 2 * 60
-
-
-def test_replicas_sum_their_gradients_after_the_last_backward() -> None:
-    # A ring of 2 sends all of 125 MB over a port of 100 Gbit/s: 10 ms, beside what the other datacenter does.
-    ring = document(
-        {"a": 4},
-        2,
-        variants=GPIPE,
-        training={"stages": 2, "microbatches": 1},
-        compute={"forward": "10ms", "activation": "1B", "gradient": "125000000B"},
-    )
-    assert bound_ms(ring, Candidate(2, 1, (("a", 2),))) == 60 + 2 * 0.05 + 10
-
-
-def test_of_a_sum_in_buckets_only_what_the_last_backward_does_not_hide_counts() -> None:
-    # Of 10 ms in all, 10 buckets of 1 ms each: beside a backward of 20 ms, whose last tenth completes the last of them,
-    # one is left; beside one of 5 ms, the 5.5 ms that do not fit into the 4.5 ms after the first bucket.
-    ring = document(
-        {"a": 4},
-        2,
-        variants=[{**GPIPE[0], "transport": {"all_reduce_overlap": True, "bucket": "12500000B"}}],
-        training={"stages": 2, "microbatches": 1},
-        compute={"forward": "10ms", "backward": "20ms", "activation": "1B", "gradient": "125000000B"},
-    )
-    assert bound_ms(ring, Candidate(2, 1, (("a", 2),))) == 60 + 2 * 0.05 + 1
-    ring["compute"]["backward"] = "5ms"
-    assert bound_ms(ring, Candidate(2, 1, (("a", 2),))) == 30 + 2 * 0.05 + 5.5
+@pytest.mark.parametrize(
+    ("gpus", "sections", "candidate", "expected_ms"),
+    [
+        # 2 x (10 + 20) ms of computation; 1 MiB at 1 Gbit/s lasts 8.389 ms, and 10 ms more on the way, there and back.
+        pytest.param(
+            {"a": 1, "b": 1}, {"training": ONE}, APART, 60 + 2 * 18.388608, id="every stage and every link, twice"
+        ),
+        # 8 x (30 + 60) ms in stage 1, which is reached, and left for stage 0, over 18.388608 ms each way.
+        pytest.param(
+            {"a": 1, "b": 1},
+            {
+                "training": EIGHT,
+                "compute": {"forward": ["10ms", "30ms"], "activation": "1MiB", "gradient": "1MiB"},
+            },
+            APART,
+            30 + 720 + 2 * 18.388608,
+            id="the slowest stage computes all microbatches",
+        ),
+        # 4 MiB at 1 Gbit/s last 33.554 ms: 8 of them one after the other, and the round trip of the last.
+        pytest.param(
+            {"a": 1, "b": 1},
+            {"training": EIGHT, "compute": LARGE},
+            APART,
+            6 + 20 + 9 * 33.554432,
+            id="a link that is slower than computation carries all microbatches",
+        ),
+        pytest.param(
+            {"a": 2, "b": 2},
+            {
+                "training": EIGHT,
+                "compute": {**LARGE, "gradient": "2B"},
+                "links": [{"between": ["a", "b"], "rate": "1Gbit"}],
+            },
+            Candidate(2, 1, (("a", 1), ("b", 1))),
+            6 + 20 + 17 * 33.554432,
+            id="the trunk carries the transfers of all pipelines",
+        ),
+        # 4 MiB are 4 windows of 1 MiB: three round trips of 20 ms pass until the last of them may leave.
+        pytest.param(
+            {"a": 1, "b": 1},
+            {
+                "training": ONE,
+                "compute": LARGE,
+                "variants": [{**GPIPE[0], "transport": {"connections": 1, "window": "1MiB"}}],
+            },
+            APART,
+            6 + 20 + 2 * 60,
+            id="one connection moves a window each round trip",
+        ),
+        # A ring of 2 sends all of 125 MB over a port of 100 Gbit/s: 10 ms, beside what the other datacenter does.
+        pytest.param(
+            {"a": 4},
+            {"training": ONE, "compute": SUMMED},
+            TOGETHER,
+            60 + 2 * 0.05 + 10,
+            id="replicas sum their gradients after the last backward",
+        ),
+        # Of 10 ms in all, 10 buckets of 1 ms each: beside a backward of 20 ms, whose last tenth completes the last of
+        # them, one is left; beside one of 5 ms, the 5.5 ms that do not fit into the 4.5 ms after the first bucket.
+        *(
+            pytest.param(
+                {"a": 4},
+                {"training": ONE, "compute": {**SUMMED, "backward": backward}, "variants": IN_BUCKETS},
+                TOGETHER,
+                expected_ms,
+                id=f"of a sum in buckets only what a last backward of {backward} does not hide",
+            )
+            for backward, expected_ms in (("20ms", 60 + 2 * 0.05 + 1), ("5ms", 30 + 2 * 0.05 + 5.5))
+        ),
+        pytest.param(
+            {"a": 1, "b": 1},
+            {"training": ONE, "links": [{"between": ["a", "b"], "jitter": "4ms"}]},
+            APART,
+            60 + 2 * (18.388608 - 4),
+            id="jitter may make a latency shorter",
+        ),
+    ],
+)
+def test_a_bound_is_the_time_that_no_iteration_can_do_without(
+    gpus: dict[str, int], sections: dict[str, Any], candidate: Candidate, expected_ms: float
+) -> None:
+    assert bound_ms(document(gpus, 2, **{"variants": GPIPE, **sections}), candidate) == round(expected_ms, 3)
 
 
 def of_beginning(runs: tuple[tuple[str, int], ...], pipelines: int, gpus_per_host: int = 2) -> float:
@@ -159,14 +171,3 @@ def test_a_stage_that_is_not_placed_yet_may_be_on_the_largest_host() -> None:
     assert of_beginning((), 3) == round(60 + 40 / 3, 3)
     # Then the second stage is in b: 10 ms and 1 MiB at 1 Gbit/s there and back, and a's ring.
     assert of_beginning((("a", 1),), 2) == round(60 + 10 + 2 * 18.388608, 3)
-
-
-def test_jitter_may_make_a_latency_shorter() -> None:
-    jittery = document(
-        {"a": 1, "b": 1},
-        2,
-        variants=GPIPE,
-        training={"stages": 2, "microbatches": 1},
-        links=[{"between": ["a", "b"], "jitter": "4ms"}],
-    )
-    assert bound_ms(jittery, Candidate(1, 1, (("a", 1), ("b", 1)))) == round(60 + 2 * (18.388608 - 4), 3)

@@ -100,43 +100,53 @@ def line_of(kind: type[Schedule], offset: int) -> str:
     return f"({__file__}:{open(__file__).read().split(f'class {kind.__name__}(')[0].count(chr(10)) + 1 + offset})"
 
 
-def test_an_error_names_file_and_line() -> None:
-    assert fault(Raising) == f"KeyError: 0 {line_of(Raising, 2)}"
-    assert fault(Exiting) == f"SystemExit: 0 {line_of(Exiting, 2)}"
-    assert fault(RaisingConstructor) == f"ZeroDivisionError: division by zero {line_of(RaisingConstructor, 3)}"
+@pytest.mark.parametrize(
+    ("kind", "options", "words"),
+    [
+        (Raising, {}, f"KeyError: 0 {line_of(Raising, 2)}"),
+        (Exiting, {}, f"SystemExit: 0 {line_of(Exiting, 2)}"),
+        (RaisingConstructor, {}, f"ZeroDivisionError: division by zero {line_of(RaisingConstructor, 3)}"),
+        (RaisingConstructor, {"depht": 3}, "no option 'depht': it takes depth, width"),
+        (Good, {"depth": 3}, "no option 'depth': it takes none"),
+        (Needing, {}, "the option 'depth' is missing: it takes depth"),
+        (
+            EndlessList,
+            {},
+            "EndlessList.order(0) has more than 8 actions, forward, backward of each of 4 microbatches",
+        ),
+        (
+            NoBackward,
+            {},
+            "deadlocks: stage 1 waits for the backward of microbatch 0, which is ready and not chosen (the stage's "
+            "list has ended)",
+        ),
+        (
+            Twice,
+            {},
+            "deadlocks: stage 0 waits for the forward of microbatch 1, which is ready and not chosen (the stage's "
+            "list has the forward of microbatch 0 next)",
+        ),
+        (
+            Waiting,
+            {},
+            "deadlocks: stage 0 waits for the forward of microbatch 0, which is ready and not chosen",
+        ),
+        (Words, {}, "Words.order(0) has 'forward' at position 0, which is no Action"),
+    ],
+)
+def test_a_fault_is_named_with_its_line_the_options_there_are_or_what_a_stage_waits_for(
+    kind: type[Schedule], options: dict[str, object], words: str
+) -> None:
+    assert fault(kind, options) == words
 
 
-def test_wrong_options_list_the_right_ones() -> None:
-    assert fault(RaisingConstructor, {"depht": 3}) == "no option 'depht': it takes depth, width"
-    assert fault(Good, {"depth": 3}) == "no option 'depth': it takes none"
-    assert fault(Needing) == "the option 'depth' is missing: it takes depth"
-
-
-def test_an_endless_list_is_cut_at_the_most_actions_that_a_stage_has() -> None:
-    text = "EndlessList.order(0) has more than 8 actions, forward, backward of each of 4 microbatches"
-    assert fault(EndlessList) == text
+def test_what_is_no_list_is_refused() -> None:
+    assert fault(NoList).startswith(f"TypeError: 'NoneType' object is not iterable ({__file__}:")
 
 
 def test_a_call_that_never_returns_is_given_up_and_its_line_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(schedule_check, "CALL_LIMIT_S", 0.2)
     assert fault(NeverReturning).startswith(f"it has not returned after 0.2 s ({__file__}:")
-
-
-def test_a_deadlock_names_what_the_stage_waits_for_and_what_its_list_has_next() -> None:
-    assert fault(NoBackward) == (
-        "deadlocks: stage 1 waits for the backward of microbatch 0, which is ready and not chosen (the stage's list "
-        "has ended)"
-    )
-    assert fault(Twice) == (
-        "deadlocks: stage 0 waits for the forward of microbatch 1, which is ready and not chosen (the stage's list has "
-        "the forward of microbatch 0 next)"
-    )
-    assert fault(Waiting) == "deadlocks: stage 0 waits for the forward of microbatch 0, which is ready and not chosen"
-
-
-def test_a_list_of_something_else_is_refused() -> None:
-    assert fault(NoList).startswith(f"TypeError: 'NoneType' object is not iterable ({__file__}:")
-    assert fault(Words) == "Words.order(0) has 'forward' at position 0, which is no Action"
 
 
 class Crossing(Atlas):

@@ -60,85 +60,128 @@ def variant(name: str, **transport: Any) -> dict[str, Any]:
     return {"name": name, "schedule": "gpipe", "transport": transport}
 
 
-def test_an_experiment_that_asks_for_nothing_special_is_simulated_whole() -> None:
-    assert found() == ()
-    assert found(topology=wan(loss="0%", jitter="0ms")) == ()
-    assert found(variants=[variant("a", congestion="reno"), variant("b", slow_start_after_idle=False)]) == ()
+BBR_FLOW = {"name": "a", "from": "east", "to": "west", "congestion": "bbr"}
+UDP_FLOW = {"name": "b", "from": "west", "to": "east", "protocol": "udp", "rate": "1Mbit"}
 
 
-def test_loss_and_jitter_are_modelled_within_what_was_validated() -> None:
-    assert found(topology=wan(loss="1%", jitter="5ms")) == ()
-    assert found(topology=wan(loss="0.1%"), variants=[variant("a", congestion="bbr")]) == ()
-
-
-def test_loss_and_jitter_beyond_it_are_reported_link_by_link_as_they_are_resolved() -> None:
-    datacenters = [{"name": name, "hosts": 1} for name in ("a", "b", "c")]
-    topology = {
-        "datacenters": datacenters,
-        "wan": {"latency": "20ms", "loss": "2%"},
-        "links": [{"between": ["c", "a"], "latency": "200ms", "loss": "0.25%", "jitter": "15ms"}],
-    }
-    assert found(topology=topology) == (
-        NotModelled("topology.wan.loss", "2%, validated to 1%", (("a", "b"), ("b", "c"))),
-        NotModelled("topology.wan.jitter", "15ms, validated to 5ms", (("a", "c"),)),
-        NotModelled("topology.wan.latency", "200ms, validated with loss from 10ms to 80ms", (("a", "c"),)),
-    )
-
-
-def test_cubic_with_hardly_any_loss_or_much_jitter_over_several_connections_is_reported() -> None:
-    variants = [variant("a", connections=8), variant("b", connections=1), variant("c", congestion="bbr")]
-    least = NotModelled("transport.congestion", "cubic, validated with loss from 0.1%", variants=("a", "b"))
-    assert found(topology=wan(loss="0.01%"), variants=variants) == (least,)
-    most = "cubic, validated for several connections with jitter to 1ms"
-    assert found(topology=wan(jitter="5ms"), variants=variants) == (
-        NotModelled("transport.congestion", most, variants=("a",)),
-    )
-
-
-def test_one_direction_beyond_it_is_reported_as_that_direction() -> None:
-    topology = {**TWO, "links": [{"from": "east", "to": "west", "loss": "3%"}]}
-    assert found(topology=topology) == (
-        NotModelled("topology.wan.loss", "3%, validated to 1%", directions=(("east", "west"),)),
-    )
-
-
-def test_reno_and_an_ideal_transport_are_reported_over_lossy_links() -> None:
-    variants = [variant("a", congestion="reno"), variant("b", model="ideal"), variant("c", congestion="bbr")]
-    assert found(topology=wan(loss="1%"), variants=variants) == (
-        NotModelled("transport.congestion", "reno", variants=("a",)),
-        NotModelled("transport.model", "ideal over links with loss or jitter", variants=("b",)),
-    )
-
-
-def test_a_congestion_control_that_sets_its_own_pace_is_reported_with_its_variants() -> None:
-    variants = [variant("a", congestion="bbr"), variant("b"), variant("c", congestion="bbr")]
-    assert found(variants=variants) == (NotModelled("transport.congestion", "bbr", variants=("a", "c")),)
-
-
-def test_sends_that_block_are_reported_where_the_network_takes_far_more_than_its_links_hold() -> None:
-    # 100 Mbit/s for 40 ms are 500 kB.
-    own = TWO | {"wan": {"latency": "20ms", "rate": "100Mbit", "node_pair_rate": "100Mbit"}}
-    variants = [
-        variant("a", overlap=False, window="1.4MiB"),
-        variant("b", overlap=False, window="700KiB"),
-        variant("c", overlap=False, connections=4, window="350KiB"),
-        variant("d", overlap=False, connections="auto"),
-        variant("e", window="1.4MiB"),
-    ]
-    held = "false with windows beyond what the links hold"
-    assert found(topology=own, variants=variants) == (NotModelled("transport.overlap", held, variants=("a", "c")),)
-
-
-def test_an_ideal_transport_has_no_congestion_control_to_miss() -> None:
-    assert found(variants=[variant("a", congestion="bbr", model="ideal")]) == ()
-
-
-def test_collectives_of_torch_and_gpus_that_ranks_share_are_reported() -> None:
-    text = found(variants=[variant("a", all_reduce="gloo"), variant("b")], **TORCH)
-    assert text == (
-        NotModelled("transport.all_reduce", "gloo", variants=("a",)),
-        NotModelled("compute.sharing", "2", variants=("a", "b")),
-    )
+@pytest.mark.parametrize(
+    ("sections", "lacks"),
+    [
+        pytest.param({}, (), id="nothing special"),
+        pytest.param({"topology": wan(loss="0%", jitter="0ms")}, (), id="no loss and no jitter"),
+        pytest.param(
+            {"variants": [variant("a", congestion="reno"), variant("b", slow_start_after_idle=False)]},
+            (),
+            id="reno over links without loss",
+        ),
+        pytest.param({"topology": wan(loss="1%", jitter="5ms")}, (), id="loss and jitter within what was validated"),
+        pytest.param(
+            {"topology": wan(loss="0.1%"), "variants": [variant("a", congestion="bbr")]}, (), id="bbr over lossy links"
+        ),
+        pytest.param(
+            {"variants": [variant("a", congestion="bbr", model="ideal")]},
+            (),
+            id="an ideal transport has no congestion control to miss",
+        ),
+        pytest.param(
+            {
+                "topology": {
+                    "datacenters": [{"name": name, "hosts": 1} for name in ("a", "b", "c")],
+                    "wan": {"latency": "20ms", "loss": "2%"},
+                    "links": [{"between": ["c", "a"], "latency": "200ms", "loss": "0.25%", "jitter": "15ms"}],
+                }
+            },
+            (
+                NotModelled("topology.wan.loss", "2%, validated to 1%", (("a", "b"), ("b", "c"))),
+                NotModelled("topology.wan.jitter", "15ms, validated to 5ms", (("a", "c"),)),
+                NotModelled("topology.wan.latency", "200ms, validated with loss from 10ms to 80ms", (("a", "c"),)),
+            ),
+            id="loss and jitter beyond it, link by link as they are resolved",
+        ),
+        pytest.param(
+            {
+                "topology": wan(loss="0.01%"),
+                "variants": [variant("a", connections=8), variant("b", connections=1), variant("c", congestion="bbr")],
+            },
+            (NotModelled("transport.congestion", "cubic, validated with loss from 0.1%", variants=("a", "b")),),
+            id="cubic with hardly any loss",
+        ),
+        pytest.param(
+            {
+                "topology": wan(jitter="5ms"),
+                "variants": [variant("a", connections=8), variant("b", connections=1), variant("c", congestion="bbr")],
+            },
+            (
+                NotModelled(
+                    "transport.congestion",
+                    "cubic, validated for several connections with jitter to 1ms",
+                    variants=("a",),
+                ),
+            ),
+            id="cubic with much jitter over several connections",
+        ),
+        pytest.param(
+            {"topology": {**TWO, "links": [{"from": "east", "to": "west", "loss": "3%"}]}},
+            (NotModelled("topology.wan.loss", "3%, validated to 1%", directions=(("east", "west"),)),),
+            id="one direction",
+        ),
+        pytest.param(
+            {
+                "topology": wan(loss="1%"),
+                "variants": [
+                    variant("a", congestion="reno"),
+                    variant("b", model="ideal"),
+                    variant("c", congestion="bbr"),
+                ],
+            },
+            (
+                NotModelled("transport.congestion", "reno", variants=("a",)),
+                NotModelled("transport.model", "ideal over links with loss or jitter", variants=("b",)),
+            ),
+            id="reno and an ideal transport over lossy links",
+        ),
+        pytest.param(
+            {"variants": [variant("a", congestion="bbr"), variant("b"), variant("c", congestion="bbr")]},
+            (NotModelled("transport.congestion", "bbr", variants=("a", "c")),),
+            id="a congestion control that sets its own pace",
+        ),
+        # 100 Mbit/s for 40 ms are 500 kB.
+        pytest.param(
+            {
+                "topology": wan(node_pair_rate="100Mbit"),
+                "variants": [
+                    variant("a", overlap=False, window="1.4MiB"),
+                    variant("b", overlap=False, window="700KiB"),
+                    variant("c", overlap=False, connections=4, window="350KiB"),
+                    variant("d", overlap=False, connections="auto"),
+                    variant("e", window="1.4MiB"),
+                ],
+            },
+            (NotModelled("transport.overlap", "false with windows beyond what the links hold", variants=("a", "c")),),
+            id="sends that block where the network takes far more than its links hold",
+        ),
+        pytest.param(
+            {"variants": [variant("a", all_reduce="gloo"), variant("b")], **TORCH},
+            (
+                NotModelled("transport.all_reduce", "gloo", variants=("a",)),
+                NotModelled("compute.sharing", "2", variants=("a", "b")),
+            ),
+            id="collectives of torch and GPUs that ranks share",
+        ),
+        pytest.param(
+            {"background": [BBR_FLOW, UDP_FLOW]},
+            (NotModelled("background.congestion", "bbr", directions=(("east", "west"),)),),
+            id="flows in the background, with their direction",
+        ),
+        pytest.param(
+            {"background": [BBR_FLOW, UDP_FLOW], "topology": wan(loss="1%")},
+            (NotModelled("background.protocol", "udp over links with loss or jitter", directions=(("west", "east"),)),),
+            id="flows in the background over lossy links",
+        ),
+    ],
+)
+def test_what_a_simulation_does_not_model_is_reported(sections: dict[str, Any], lacks: tuple[NotModelled, ...]) -> None:
+    assert found(**sections) == lacks
 
 
 def test_only_what_the_named_variants_ask_for_is_reported() -> None:
@@ -153,17 +196,6 @@ def test_a_planner_reports_what_its_simulations_do_not_model() -> None:
     assert fields == [("topology.wan.loss", ()), ("transport.congestion", ("a",))]
     unplanned = point(topology=wan(loss="1%"), engine="emulate")
     assert planned_without(unplanned.spec, unplanned.topology) == ()
-
-
-def test_flows_in_the_background_are_named_with_their_direction_where_they_are_not_modelled() -> None:
-    bbr = {"name": "a", "from": "east", "to": "west", "congestion": "bbr"}
-    udp = {"name": "b", "from": "west", "to": "east", "protocol": "udp", "rate": "1Mbit"}
-    assert found(background=[bbr, udp]) == (
-        NotModelled("background.congestion", "bbr", directions=(("east", "west"),)),
-    )
-    assert found(background=[bbr, udp], topology=wan(loss="1%")) == (
-        NotModelled("background.protocol", "udp over links with loss or jitter", directions=(("west", "east"),)),
-    )
 
 
 def test_a_planner_reports_that_it_knows_nothing_of_flows_in_the_background() -> None:

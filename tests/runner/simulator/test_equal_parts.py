@@ -25,18 +25,36 @@ def parts(
     return equal_parts(sweep_point(document).variants[0])
 
 
-def test_pipelines_on_hosts_of_their_own_are_all_equal() -> None:
-    assert [parts(pipelines=count) for count in (1, 2, 3, 4)] == [1, 2, 3, 4]
+def in_cells(of: int) -> dict[str, Any]:
+    return {"variant": {"schedule": "atlas", "transport": {"sharing": "temporal", "pipelines_per_cell": of}}}
 
 
-@pytest.mark.parametrize(("pipelines", "equal"), [(2, 1), (4, 2), (8, 4)])
-def test_pipelines_that_share_hosts_are_one_part(pipelines: int, equal: int) -> None:
-    assert parts(pipelines=pipelines, hosts=pipelines // 2, gpus=2) == equal
+EAST, WEST = ["east", "west"], ["west", "east"]
 
 
-def test_hosts_that_hold_unequal_numbers_of_pipelines_make_parts_unequal() -> None:
-    # Two hosts of two GPUs hold three pipelines: two and one.
-    assert parts(pipelines=3, hosts=2, gpus=2) == 1
+@pytest.mark.parametrize(
+    ("changes", "equal"),
+    [
+        # Pipelines on hosts of their own are all equal.
+        *(({"pipelines": count}, count) for count in (1, 2, 3, 4)),
+        # Those that share hosts are one part.
+        *(({"pipelines": count, "hosts": count // 2, "gpus": 2}, count // 2) for count in (2, 4, 8)),
+        # Two hosts of two GPUs hold three pipelines: two and one.
+        ({"pipelines": 3, "hosts": 2, "gpus": 2}, 1),
+        # Drawn times make every pipeline differ.
+        ({"compute": {"jitter": {"distribution": "gamma", "spread": "20%"}}}, 1),
+        # A ring of equal parts has no empty segment.
+        ({"gradient": "3B"}, 1),
+        ({"gradient": "4B"}, 4),
+        # A stage in two datacenters is not cut, and no cell is.
+        ({"variant": {"placement": [EAST, EAST, WEST, WEST]}}, 1),
+        (in_cells(1), 4),
+        (in_cells(2), 2),
+        (in_cells(4), 1),
+    ],
+)
+def test_equal_parts_have_equal_hosts_times_segments_and_cells(changes: dict[str, Any], equal: int) -> None:
+    assert parts(**changes) == equal
 
 
 @pytest.mark.parametrize(
@@ -44,23 +62,3 @@ def test_hosts_that_hold_unequal_numbers_of_pipelines_make_parts_unequal() -> No
 )
 def test_parts_have_equal_gpus(slower: list[int], equal: int) -> None:
     assert parts(compute={"slower": [{"pipeline": each, "factor": 2} for each in slower]}) == equal
-
-
-def test_drawn_times_make_every_pipeline_differ() -> None:
-    assert parts(compute={"jitter": {"distribution": "gamma", "spread": "20%"}}) == 1
-
-
-@pytest.mark.parametrize(("gradient", "equal"), [("3B", 1), ("4B", 4)])
-def test_a_ring_of_equal_parts_has_no_empty_segment(gradient: str, equal: int) -> None:
-    assert parts(gradient=gradient) == equal
-
-
-def test_a_stage_in_two_datacenters_is_not_cut() -> None:
-    assert parts(variant={"placement": [["east", "west"], ["east", "west"], ["west", "east"], ["west", "east"]]}) == 1
-
-
-@pytest.mark.parametrize(("cell", "equal"), [(1, 4), (2, 2), (4, 1)])
-def test_a_cell_is_never_cut(cell: int, equal: int) -> None:
-    assert (
-        parts(variant={"schedule": "atlas", "transport": {"sharing": "temporal", "pipelines_per_cell": cell}}) == equal
-    )

@@ -2,14 +2,13 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 import wanbed
 from tests.results.losses_on_paper import linear, losing_run
-from wanbed.runner.cli.command_line import app
+from tests.support.runner.commands_here import called, refusal
+from tests.support.runner.commands_here import wanbed as wanbed_here
 
 pytestmark = pytest.mark.usefixtures("unpainted")
 
@@ -17,7 +16,8 @@ LEARNS = {"slow": linear(5.0, 0.1), "fast": linear(5.0, 0.2)}
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Path:
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
     return losing_run(tmp_path, losses=LEARNS, repeats=3, evaluate_every=2)
 
 
@@ -28,50 +28,39 @@ def clock(tmp_path: Path) -> Path:
     )
 
 
-def invoke(*arguments: str | Path) -> Any:
-    return CliRunner().invoke(app, list(map(str, arguments)))
-
-
 def test_a_metric_of_losses_is_judged_and_its_clock_decides(run: Path, clock: Path) -> None:
     pair = ("compare", run, run, "--pair", "slow=fast", "--json")
-    own = invoke(*pair, "--metric", "time-to", "4.75")
+    own = wanbed_here(*pair, "--metric", "time-to", "4.75")
     assert (own.exit_code, json.loads(own.stdout)["verdict"]) == (0, "improved")
-    joined = invoke(*pair, "--metric", "time-to", "4.75", "--clock", clock)
+    joined = wanbed_here(*pair, "--metric", "time-to", "4.75", "--clock", clock)
     assert (joined.exit_code, json.loads(joined.stdout)["verdict"]) == (1, "regressed")
     assert f"A and B: losses measured, clock simulated (run {clock.name})." in joined.stderr
 
 
 @pytest.mark.parametrize(
-    ("options", "refusal"),
+    ("options", "words"),
     [
         (("--clock", "x"), "--clock: it times losses"),
         (("--metric", "loss-at", "1s", "--noise", "3"), "--noise: it measures iteration times"),
         (("--metric", "loss-at", "soon"), "--metric loss-at soon: 'soon' is not a duration"),
     ],
 )
-def test_options_that_do_not_go_together_are_refused(run: Path, options: tuple[str, ...], refusal: str) -> None:
-    done = invoke("compare", run, run, "--pair", "slow=fast", *options)
-    assert done.exit_code == 2
-    assert refusal in done.stderr
-    assert done.stderr.count("\n") == 1
+def test_options_that_do_not_go_together_are_refused(run: Path, options: tuple[str, ...], words: str) -> None:
+    assert words in refusal("compare", run, run, "--pair", "slow=fast", *options)
 
 
 def test_a_report_with_another_training_s_clock_is_not_written(run: Path, tmp_path: Path) -> None:
     other = losing_run(tmp_path, name="other", losses=dict.fromkeys(LEARNS), iterations=5, simulated=True)
-    done = invoke("report", run, "--clock", other, "--output", tmp_path / "report.html")
-    assert done.exit_code == 2
-    assert "training.iterations: 10, and 5 in the run of the clock" in done.stderr
-    assert done.stderr.count("\n") == 1
-    assert not (tmp_path / "report.html").exists()
+    words = "training.iterations: 10, and 5 in the run of the clock"
+    assert words in refusal("report", run, "--clock", other, "--output", tmp_path / "report.html")
 
 
 def test_one_clock_times_all_runs_and_otherwise_each_has_its_own(run: Path, clock: Path, tmp_path: Path) -> None:
     page = tmp_path / "report.html"
-    assert invoke("report", run, run, "--clock", clock, "--output", page).exit_code == 0
-    assert invoke("report", run, run, "--clock", clock, "--clock", clock, "--output", page).exit_code == 0
-    done = invoke("report", run, "--clock", clock, "--clock", clock, "--output", page)
-    assert done.exit_code == 2
-    assert "2 are given, and 1 runs to time" in done.stderr
+    called("report", run, run, "--clock", clock, "--output", page)
+    called("report", run, run, "--clock", clock, "--clock", clock, "--output", page)
+    words = "2 are given, and 1 runs to time"
+    assert words in called("report", run, "--clock", clock, "--clock", clock, "--output", page, status=2).stderr
 
 
 def test_python_does_the_same(run: Path, clock: Path) -> None:

@@ -8,6 +8,7 @@ import pytest
 import yaml
 from typer.testing import Result
 
+from tests.support.clock import Clock
 from tests.support.runner.commands_here import wanbed
 from wanbed.runner.cli.plan_output import PlanProgress, progress_line
 from wanbed.runner.planner.effort import Effort, Limits
@@ -101,14 +102,6 @@ def test_bad_options_are_one_line(arguments: list[str], text: str) -> None:
 def test_the_help_says_how_seldom_replicas_synchronise_where_nothing_is_asked() -> None:
     text = " ".join(wanbed("plan", "--help").stdout.split())
     assert f"Iterations between DiLoCo's and ATOM's averages: {SYNC_EVERY}." in text
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now_s = 0.0
-
-    def __call__(self) -> float:
-        return self.now_s
 
 
 def test_the_line_has_time_candidates_the_running_simulation_and_the_best_so_far() -> None:

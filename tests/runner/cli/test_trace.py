@@ -81,17 +81,19 @@ def test_missing_trials_raise_one_line(run: Path, asked: list[str], text: str) -
     assert refusal("trace", str(run), *asked) == text
 
 
-def test_a_place_that_cannot_be_written_to_is_refused(run: Path) -> None:
-    text = refusal("trace", str(run), "--output", f"{run}/nowhere/trace.json")
-    assert text == f"{run}/nowhere/trace.json: cannot be written (No such file or directory), give another --output"
-    text = refusal("trace", str(run), "--output", str(run))
-    assert text == f"{run}: cannot be written (it is a folder), give another --output"
-
-
-def test_a_dash_is_no_place_for_a_trace(run: Path) -> None:
-    assert (
-        refusal("trace", str(run), "--output", "-") == "--output -: a trace does not go to standard output, give a file"
-    )
+@pytest.mark.parametrize(
+    ("output", "words"),
+    [
+        (
+            "{run}/nowhere/trace.json",
+            "{run}/nowhere/trace.json: cannot be written (No such file or directory), give another --output",
+        ),
+        ("{run}", "{run}: cannot be written (it is a folder), give another --output"),
+        ("-", "--output -: a trace does not go to standard output, give a file"),
+    ],
+)
+def test_a_place_that_cannot_be_written_to_is_refused(run: Path, output: str, words: str) -> None:
+    assert refusal("trace", run, "--output", output.format(run=run)) == words.format(run=run)
 
 
 def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:

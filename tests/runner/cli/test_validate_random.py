@@ -8,6 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.runner.validation.test_random_execution import KERNEL, Guests
+from tests.support.runner.commands_here import refusal
 from tests.support.runner.emulated_run import constant
 from wanbed.ground.errors import MissingError
 from wanbed.runner.cli.command_line import app
@@ -72,16 +73,12 @@ def test_json_has_every_experiment(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found["median_error"] == pytest.approx(0.2)
 
 
-def test_without_the_kernel_it_is_status_5_and_nothing_is_written(
-    monkeypatch: pytest.MonkeyPatch, folder: Path
-) -> None:
+def test_without_the_kernel_it_is_status_5_and_nothing_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing() -> Any:
         raise MissingError("no virtual-time kernel: make virtual")
 
     monkeypatch.setattr("wanbed.runner.cli.validate_random.virtual_kernel", missing)
-    done = wanbed(monkeypatch, "--random", "2")
-    assert (done.exit_code, done.stderr) == (5, "wanbed: no virtual-time kernel: make virtual\n")
-    assert list(folder.iterdir()) == []
+    assert refusal("validate", "--random", "2", status=5) == "no virtual-time kernel: make virtual"
 
 
 @pytest.mark.parametrize(
@@ -97,8 +94,5 @@ def test_without_the_kernel_it_is_status_5_and_nothing_is_written(
         (["--random", "2", "--runs", "/proc"], "--runs"),
     ],
 )
-def test_bad_input_is_one_line_and_status_2(monkeypatch: pytest.MonkeyPatch, arguments: list[str], words: str) -> None:
-    done = wanbed(monkeypatch, *arguments)
-    assert done.exit_code == 2, done.output
-    assert words in done.stderr
-    assert done.stderr.count("\n") == 1
+def test_bad_input_is_one_line_and_status_2(arguments: list[str], words: str) -> None:
+    assert words in refusal("validate", *arguments)

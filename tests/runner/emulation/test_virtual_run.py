@@ -4,6 +4,8 @@ from typing import Any
 
 import pytest
 
+from tests.support.clock import Clock
+from tests.support.terminal import Terminal
 from wanbed.results.records.run_store import CalibrationRow, RunStore, TrialRecord
 from wanbed.results.records.span_log import Span, SpanLogContents, SpanLogHeader
 from wanbed.results.records.trial_id import TrialId
@@ -82,18 +84,6 @@ EXPERIMENT: Experiment = parse_experiment(
     "small.yaml",
     Path(),
 )
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
-class Clock:
-    now_s = 0.0
-
-    def __call__(self) -> float:
-        return self.now_s
 
 
 @pytest.fixture

@@ -37,18 +37,27 @@ def test_jobs_that_cannot_run_at_once_are_refused_with_field_and_remedy(jobs: li
     assert words in refusal(two_jobs(jobs=jobs))
 
 
-def test_every_variant_belongs_to_a_job() -> None:
-    more = [*two_jobs()["variants"], {"name": "third", "schedule": "gpipe"}]
-    assert "variants.2: no job has 'third': add it to one, or leave it out" in refusal(two_jobs(variants=more))
-
-
-def test_a_program_does_not_run_beside_another_job() -> None:
-    variants = [two_jobs()["variants"][0], {"name": "theirs", "program": {"command": ["true"], "iterations": 2}}]
-    assert "variants.1.program: only trainings by a schedule of wanbed's ranks" in refusal(two_jobs(variants=variants))
-
-
-def test_nothing_is_let_fail_beside_another_job() -> None:
-    assert "fail: nothing is let fail beside another job" in refusal(two_jobs(fail=[{"rank": 0, "at": "1s"}]))
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        (
+            {"variants": [*two_jobs()["variants"], {"name": "third", "schedule": "gpipe"}]},
+            "variants.2: no job has 'third': add it to one, or leave it out",
+        ),
+        (
+            {
+                "variants": [
+                    two_jobs()["variants"][0],
+                    {"name": "theirs", "program": {"command": ["true"], "iterations": 2}},
+                ]
+            },
+            "variants.1.program: only trainings by a schedule of wanbed's ranks",
+        ),
+        ({"fail": [{"rank": 0, "at": "1s"}]}, "fail: nothing is let fail beside another job"),
+    ],
+)
+def test_variants_of_no_job_programs_and_faults_do_not_go_with_jobs(changes: dict[str, Any], words: str) -> None:
+    assert words in refusal(two_jobs(**changes))
 
 
 def test_an_experiment_without_jobs_keeps_its_document_and_hash() -> None:

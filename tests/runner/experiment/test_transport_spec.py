@@ -20,16 +20,31 @@ def test_connections_and_pipelines_of_a_cell_are_auto_or_a_number_in_their_range
         assert "is neither auto nor a whole number from 1 to 1024" in words
 
 
-def test_a_window_is_from_4_kib_to_what_the_kernel_can_hold() -> None:
-    assert taken(TransportSpec, "window", "4KiB", "511MiB") == [4096, 511 * 2**20]
-    for written in ("4095B", "535822337B"):
-        assert "is not from 4KiB to 511MiB" in words_of_refusal(TransportSpec, window=written)
-
-
-def test_a_congestion_controls_name_has_up_to_15_characters() -> None:
-    assert taken(TransportSpec, "congestion", "x" * 15, "a_b-1") == ["x" * 15, "a_b-1"]
-    for written in ("x" * 16, "", "BBR", 7):
-        assert "is no congestion control's name" in words_of_refusal(TransportSpec, congestion=written)
+@pytest.mark.parametrize(
+    ("field", "taken_values", "read", "refused_values", "words"),
+    [
+        (
+            "window",
+            ("4KiB", "511MiB"),
+            [4096, 511 * 2**20],
+            ("4095B", "535822337B"),
+            "is not from 4KiB to 511MiB",
+        ),
+        (
+            "congestion",
+            ("x" * 15, "a_b-1"),
+            ["x" * 15, "a_b-1"],
+            ("x" * 16, "", "BBR", 7),
+            "is no congestion control's name",
+        ),
+    ],
+)
+def test_a_window_is_what_the_kernel_can_hold_and_a_congestion_controls_name_has_up_to_15_characters(
+    field: str, taken_values: tuple[object, ...], read: list[object], refused_values: tuple[object, ...], words: str
+) -> None:
+    assert taken(TransportSpec, field, *taken_values) == read
+    for written in refused_values:
+        assert words in words_of_refusal(TransportSpec, **{field: written})
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.refused import refused
 from wanbed.ground.errors import InputError
 from wanbed.runner.learnt_links.csv_log import HEADER, read_csv_log
 from wanbed.runner.learnt_links.packet_log import LOST_NS
@@ -47,26 +48,20 @@ def test_times_since_1970_keep_their_nanoseconds(tmp_path: Path) -> None:
 )
 def test_a_mistake_is_one_line_with_its_place(tmp_path: Path, lines: list[str], place: str) -> None:
     path = written(tmp_path, *lines)
-    with pytest.raises(InputError) as refused:
-        read_csv_log(path)
-    assert str(refused.value).startswith(f"{path}{place}")
-    assert "\n" not in str(refused.value)
+    assert refused(lambda: read_csv_log(path)).startswith(f"{path}{place}")
 
 
-def test_another_header_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"log.csv:1: 't,size' is no log of packets: its first line is send_s,size"):
-        read_csv_log(written(tmp_path, "1,2", header="t,size"))
-
-
-def test_an_empty_file_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "log.csv").write_bytes(b"")
-    with pytest.raises(InputError, match=r"log.csv: is empty"):
-        read_csv_log(tmp_path / "log.csv")
-
-
-def test_what_is_no_text_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "log.csv").write_bytes(HEADER.encode() + b"\n1,1200,2\n\xff\xfe,1200,2\n")
-    with pytest.raises(InputError, match=r"log.csv: .*as UTF-8 text"):
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"t,size\n1,2\n", r":1: 't,size' is no log of packets: its first line is send_s,size"),
+        (b"", ": is empty"),
+        (HEADER.encode() + b"\n1,1200,2\n\xff\xfe,1200,2\n", ": .*as UTF-8 text"),
+    ],
+)
+def test_what_is_no_log_is_refused(tmp_path: Path, content: bytes, words: str) -> None:
+    (tmp_path / "log.csv").write_bytes(content)
+    with pytest.raises(InputError, match=f"log.csv{words}"):
         read_csv_log(tmp_path / "log.csv")
 
 

@@ -1,18 +1,11 @@
 import pytest
 
+from tests.support.clock import Clock
 from wanbed.ground.errors import InputError
 from wanbed.ground.own_code import EndlessCallError, time_limit
 from wanbed.runner.planner.effort import Effort, LimitReachedError, Limits, Prices
 from wanbed.runner.planner.search_space import Candidate, Price
 from wanbed.runner.simulator.training import PULSE_INSTANTS
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now_s = 0.0
-
-    def __call__(self) -> float:
-        return self.now_s
 
 
 def candidate(cells: int) -> Candidate:

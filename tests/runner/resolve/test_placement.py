@@ -2,6 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.refused import refused
 from wanbed.ground.errors import InputError
 from wanbed.runner.resolve.placement import Placement, StagePlace, _even_split, place_stages, ring_order
 from wanbed.testbed.network.topology import Datacenter, Host, Topology
@@ -102,9 +103,7 @@ def test_a_variant_can_give_the_datacenter_of_each_stage() -> None:
     ],
 )
 def test_invalid_placements_are_refused(asked: list[str], text: str) -> None:
-    with pytest.raises(InputError) as caught:
-        place_stages(network([1, 1], [1]), 3, 1, asked)
-    assert str(caught.value) == text
+    assert refused(lambda: place_stages(network([1, 1], [1]), 3, 1, asked)) == text
 
 
 def test_more_stages_than_gpus_are_refused_with_what_there_is() -> None:
@@ -115,16 +114,22 @@ def test_more_stages_than_gpus_are_refused_with_what_there_is() -> None:
         place_stages(network([1, 1], [1]), 4)
 
 
-def test_two_stages_on_one_gpu_are_no_placement() -> None:
-    host = Host("a-0", "a", 0, 1)
-    with pytest.raises(ValueError, match="a GPU of its own"):
-        Placement(((StagePlace(0, 0, host, 0), StagePlace(0, 1, host, 0)),))
-    with pytest.raises(ValueError, match="a GPU of its own"):
-        Placement(((StagePlace(0, 0, host, 0),), (StagePlace(1, 0, host, 0),)))
-    with pytest.raises(ValueError, match="a GPU of its own"):
-        Placement(((StagePlace(0, 0, host, 1),),))
-    with pytest.raises(ValueError, match="in order"):
-        Placement(((StagePlace(0, 1, host, 0),),))
+def at(pipeline: int, stage: int, gpu: int = 0) -> StagePlace:
+    return StagePlace(pipeline, stage, Host("a-0", "a", 0, 1), gpu)
+
+
+@pytest.mark.parametrize(
+    ("pipelines", "words"),
+    [
+        (((at(0, 0), at(0, 1)),), "a GPU of its own"),
+        (((at(0, 0),), (at(1, 0),)), "a GPU of its own"),
+        (((at(0, 0, gpu=1),),), "a GPU of its own"),
+        (((at(0, 1),),), "in order"),
+    ],
+)
+def test_two_stages_on_one_gpu_are_no_placement(pipelines: tuple[tuple[StagePlace, ...], ...], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        Placement(pipelines)
 
 
 def hosts(placement: Placement) -> list[list[str]]:
@@ -185,9 +190,7 @@ def test_a_variant_can_place_each_pipeline_for_itself() -> None:
 def test_pipelines_that_cannot_be_placed_are_refused(
     stages: int, pipelines: int, asked: list[list[str]] | None, text: str
 ) -> None:
-    with pytest.raises(InputError) as caught:
-        place_stages(network([1, 1, 1], [2]), stages, pipelines, asked)
-    assert str(caught.value).startswith(text)
+    assert refused(lambda: place_stages(network([1, 1, 1], [2]), stages, pipelines, asked)).startswith(text)
 
 
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=6), st.data())

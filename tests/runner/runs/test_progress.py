@@ -3,15 +3,11 @@ from collections.abc import Sequence
 
 import pytest
 
+from tests.support.terminal import Terminal
 from wanbed.results.records.trial_id import TrialId
 from wanbed.runner.runs.progress import OVERRUN_SHARE, PLAIN_INTERVAL_S, Kind, Progress, remaining_s
 
 ALIKE = [TrialId(0, "gpipe", repeat) for repeat in range(10)]
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
 
 
 class Watched:

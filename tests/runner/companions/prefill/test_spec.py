@@ -6,7 +6,6 @@ import pytest
 from tests.support.runner.prefill_documents import experiment, with_prefill
 from tests.support.runner.taken_values import taken, takes_from_to, words_of_refusal
 from wanbed.ground.errors import InputError
-from wanbed.ground.strict_model import parse_model
 from wanbed.runner.companions.prefill.spec import PrefillSpec, TokensSpec
 from wanbed.runner.planner.experiment_file import parse_experiment
 
@@ -35,10 +34,7 @@ from wanbed.runner.planner.experiment_file import parse_experiment
     ],
 )
 def test_a_mistake_is_reported_in_one_line_with_its_remedy(written: dict[str, Any], text: str) -> None:
-    with pytest.raises(InputError) as caught:
-        parse_model(PrefillSpec, written, "exp.yaml: prefill")
-    assert text in str(caught.value)
-    assert "\n" not in str(caught.value)
+    assert text in words_of_refusal(PrefillSpec, **written)
 
 
 def test_written_document_gives_an_equal_experiment() -> None:

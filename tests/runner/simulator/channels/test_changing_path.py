@@ -41,11 +41,6 @@ def test_it_changes_when_one_of_its_directions_does() -> None:
     assert path(constant(FAST), constant(SLOW)).next_change_ns(0) is None
 
 
-def test_a_course_that_begins_anew_changes_for_ever() -> None:
-    course = course_of([(0, FAST), (3, SLOW)], period_ns=10)
-    assert [next_change_ns(course, at_ns) for at_ns in (0, 3, 9, 10, 12, 13)] == [3, 10, 10, 13, 13, 20]
-
-
 def test_what_is_unlimited_for_a_time_has_the_capacity_of_a_petabit() -> None:
     assert [pair_bps(each) for each in (FAST, SLOW, UNLIMITED)] == [800, 100, UNLIMITED_BPS]
     assert [trunk_bps(each) for each in (FAST, SLOW, UNLIMITED)] == [1000, 100, UNLIMITED_BPS]
@@ -191,8 +186,8 @@ def test_the_kernel_gives_up() -> None:
         again_ms(down(1, 1_200_000), constant(UP))
 
 
-def test_the_next_change_of_a_course_that_begins_anew() -> None:
+def test_a_course_that_begins_anew_changes_for_ever_and_another_until_its_last_change() -> None:
     course = course_of([(0, UP), (3, DOWN)], period_ns=10)
-    assert [next_change_ns(course, at_ns) for at_ns in (0, 2, 3, 9, 10, 13)] == [3, 3, 10, 10, 13, 20]
+    assert [next_change_ns(course, at_ns) for at_ns in (0, 2, 3, 9, 10, 12, 13)] == [3, 3, 10, 10, 13, 13, 20]
     assert next_change_ns(constant(UP), 0) is None
     assert next_change_ns(down(1, 2), 2 * MS) is None

@@ -60,11 +60,8 @@ def test_lanes_that_send_at_once_share_a_trunk() -> None:
 
 
 def test_a_lane_has_the_least_of_its_own_rate_and_its_shares() -> None:
-    assert LaneRate(None).rate_bps(0) is None
-    assert LaneRate(5).rate_bps(0) == 5
-    assert LaneRate(5, [LaneCapacity(9), LaneCapacity(7)]).rate_bps(0) == 5
-    assert LaneRate(8, [LaneCapacity(9), LaneCapacity(7)]).rate_bps(0) == 7
-    assert LaneRate(None, [LaneCapacity(7), LaneCapacity(9)]).rate_bps(0) == 7
+    for own, shared, least in ((None, (), None), (5, (), 5), (5, (9, 7), 5), (8, (9, 7), 7), (None, (7, 9), 7)):
+        assert LaneRate(own, [LaneCapacity(each) for each in shared]).rate_bps(0) == least
 
 
 def test_lanes_share_a_trunk_equally_while_they_send_and_no_longer() -> None:

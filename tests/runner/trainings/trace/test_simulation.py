@@ -224,10 +224,8 @@ def test_all_halves_of_one_group_are_one_ring_after_the_other(tmp_path: Path) ->
         ]
         for rank in range(4)
     }
-    (tmp_path / "halves").mkdir()
     halves = replayed(tmp_path / "halves", ranks, iterations=2)
     whole = {rank: [computation(0, 10_000), all_reduce(1, 2_000_000, [0])] for rank in range(4)}
-    (tmp_path / "whole").mkdir()
     once = replayed(tmp_path / "whole", whole, iterations=2)
     assert lengths_ns(halves)[0] == pytest.approx(lengths_ns(once)[0], rel=0.1)
     assert spans_of(halves, "all_gather")[0][1] >= spans_of(halves, "reduce_scatter")[0][2]
@@ -249,9 +247,7 @@ def test_a_message_takes_the_headers_of_its_frame_and_its_packets_along_where_th
     lasted_ns = {}
     for headers in (False, True):
         effects = TcpEffects(window=False, slow_start=False, headers=headers)
-        folder = tmp_path / str(headers)
-        folder.mkdir()
-        spans = replayed(folder, ranks, effects=effects).spans
+        spans = replayed(tmp_path / str(headers), ranks, effects=effects).spans
         (sent,) = np.flatnonzero(spans.kind == KIND_CODES["send"])
         lasted_ns[headers] = int(spans.end_ns[sent] - spans.start_ns[sent])
     assert lasted_ns[False] == 10 * MS
@@ -270,7 +266,6 @@ def test_an_all_reduce_waits_for_a_message_over_one_of_its_hops(tmp_path: Path) 
             ranks[other].append(message(RECEIVE, 3 + one, (one, other), message_bytes))
         for rank in (0, 3):
             ranks[rank].append(all_reduce(9, 100_000, [0], group="over the WAN"))
-        (tmp_path / name).mkdir()
         return max(end for _, _, end in spans_of(replayed(tmp_path / name, ranks), "all_reduce"))
 
     # Halves of 5 ms over 20 ms, there and back, after a computation of a millisecond.
@@ -288,7 +283,6 @@ def test_all_reduces_of_one_group_with_two_sizes_share_its_hops(tmp_path: Path) 
                 all_reduce(number, size_bytes, [0], group="over the WAN")
                 for number, size_bytes in enumerate(sizes_bytes, 1)
             ]
-        (tmp_path / name).mkdir()
         return max(end for _, _, end in spans_of(replayed(tmp_path / name, ranks), "all_reduce"))
 
     # Each sends a megabyte, which takes 100 ms.

@@ -24,19 +24,22 @@ LARGE, SMALL, NEAR = "4MiB", "48KiB", "530000B"
 def point(
     *variants: dict[str, Any], pipelines: int = 2, jobs: Any = None, background: Any = None, **wan: Any
 ) -> SweepPoint:
-    document = {
-        **({} if jobs is None else {"jobs": jobs}),
-        **({} if background is None else {"background": background}),
-        "topology": {
-            "datacenters": [{"name": name, "hosts": 2} for name in ("east", "west")],
-            "wan": {"latency": "20ms", "node_pair_rate": "100Mbit", **wan},
+    return parse_experiment(
+        {
+            **({} if jobs is None else {"jobs": jobs}),
+            **({} if background is None else {"background": background}),
+            "topology": {
+                "datacenters": [{"name": name, "hosts": 2} for name in ("east", "west")],
+                "wan": {"latency": "20ms", "node_pair_rate": "100Mbit", **wan},
+            },
+            "compute": {"forward": "10ms", "activation": "1MiB", "gradient": "1MiB"},
+            "training": {"stages": 2, "pipelines": pipelines, "microbatches": 2, "iterations": 2},
+            "variants": list(variants),
+            "engine": "simulate",
         },
-        "compute": {"forward": "10ms", "activation": "1MiB", "gradient": "1MiB"},
-        "training": {"stages": 2, "pipelines": pipelines, "microbatches": 2, "iterations": 2},
-        "variants": list(variants),
-        "engine": "simulate",
-    }
-    return parse_experiment(document, "exp.yaml", Path()).points()[0]
+        "exp.yaml",
+        Path(),
+    ).points()[0]
 
 
 def variant(name: str = "own", placement: list[Any] | None = None, **transport: Any) -> dict[str, Any]:

@@ -21,27 +21,31 @@ def points(
     datacenters: int, stages_each: int, pipelines: int, *, latency: str, rates: tuple[str, ...] = RATES, **asked: Any
 ) -> tuple[SweepPoint, ...]:
     transport = {"connections": "auto", "window": "4.2MiB", **asked.pop("transport", {})}
-    document = {
-        "topology": {
-            "datacenters": [
-                {"name": name, "hosts": stages_each * pipelines} for name in ("westus", "westus3", "far")[:datacenters]
-            ],
-            "intra": {"latency": "50us", "rate": "100Gbit"},
-            "wan": {"latency": latency, "node_pair_rate": rates[0]},
+    return parse_experiment(
+        {
+            "topology": {
+                "datacenters": [
+                    {"name": name, "hosts": stages_each * pipelines}
+                    for name in ("westus", "westus3", "far")[:datacenters]
+                ],
+                "intra": {"latency": "50us", "rate": "100Gbit"},
+                "wan": {"latency": latency, "node_pair_rate": rates[0]},
+            },
+            "compute": {"gradient": "1MiB", **asked.pop("compute")},
+            "training": {
+                "stages": datacenters * stages_each,
+                "pipelines": pipelines,
+                "iterations": 3,
+                "warmup": WARMUP,
+                **asked,
+            },
+            "variants": [{"name": "atlas", "schedule": "atlas", "transport": transport}],
+            "sweep": {"topology.wan.node_pair_rate": list(rates)},
+            "engine": "simulate",
         },
-        "compute": {"gradient": "1MiB", **asked.pop("compute")},
-        "training": {
-            "stages": datacenters * stages_each,
-            "pipelines": pipelines,
-            "iterations": 3,
-            "warmup": WARMUP,
-            **asked,
-        },
-        "variants": [{"name": "atlas", "schedule": "atlas", "transport": transport}],
-        "sweep": {"topology.wan.node_pair_rate": list(rates)},
-        "engine": "simulate",
-    }
-    return parse_experiment(document, "exp.yaml", Path()).points()
+        "exp.yaml",
+        Path(),
+    ).points()
 
 
 def compute(forward_ms: int, activation: str) -> dict[str, str]:

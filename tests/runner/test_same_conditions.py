@@ -6,7 +6,6 @@ a time, over constants that it hides. All that an experiment gets from a link ha
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.examples import examples
-from wanbed.runner.planner.experiment_file import parse_experiment
+from tests.support.runner.small_experiment import sweep_point
 from wanbed.runner.resolve.experiment import SweepPoint
 from wanbed.runner.simulator.variant_simulation import simulate_variant
 from wanbed.runner.tcp.effects import effects_of
@@ -216,16 +215,16 @@ def named(course: Any, trace: str) -> Any:
 
 def point_of(topology: Values, traces: Mapping[str, str]) -> SweepPoint:
     """The sweep point of two pipelines of two stages over such a network of two datacenters."""
-    document = {
-        "engine": "simulate",
-        "topology": {"datacenters": [{"name": name, "hosts": 2} for name in ("east", "west")], **topology},
-        "compute": {"forward": "2ms", "backward": "4ms", "activation": "60kB", "gradient": "30kB"},
-        "training": {"stages": 2, "pipelines": 2, "microbatches": 2, "iterations": 2},
-        "variants": [{"name": "v", "schedule": "1f1b", "transport": {"connections": 2, "window": "64KiB"}}],
-        "traces": {name: text for name, text in traces.items() if text},
-    }
-    (point,) = parse_experiment(document, "exp.yaml", Path()).points()
-    return point
+    return sweep_point(
+        {
+            "engine": "simulate",
+            "topology": {"datacenters": [{"name": name, "hosts": 2} for name in ("east", "west")], **topology},
+            "compute": {"forward": "2ms", "backward": "4ms", "activation": "60kB", "gradient": "30kB"},
+            "training": {"stages": 2, "pipelines": 2, "microbatches": 2, "iterations": 2},
+            "variants": [{"name": "v", "schedule": "1f1b", "transport": {"connections": 2, "window": "64KiB"}}],
+            "traces": {name: text for name, text in traces.items() if text},
+        }
+    )
 
 
 def columns(point: SweepPoint) -> Iterator[tuple[str, bytes]]:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tests.runner.simulator.variants import sweep_point
+from tests.support.runner.small_experiment import sweep_point
 from wanbed.runner.bound.lower_bound import LowerBound, LowerBounds, lower_bounds
 from wanbed.runner.simulator.simulation import Simulation
 from wanbed.runner.simulator.variant_simulation import simulate_variant

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.runner.simulator.variants import sweep_point
+from tests.support.runner.small_experiment import sweep_point
 from wanbed.runner.bound.resources import Resource, Resources, RingTimes, ring_times
 from wanbed.runner.resolve.connections import count_connections
 

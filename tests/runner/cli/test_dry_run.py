@@ -13,8 +13,11 @@ from wanbed.runner.resolve.experiment import Experiment
 
 def experiment(sweep: dict[str, Any], names: tuple[str, ...] = ("east", "west"), **topology: Any) -> Experiment:
     network = {"datacenters": [{"name": name, "hosts": 1} for name in names], **topology}
-    document = {"topology": network, "training": {"stages": 1}, "compute": {"forward": "1ms"}, "sweep": sweep}
-    return parse_experiment(document, "exp.yaml", Path())
+    return parse_experiment(
+        {"topology": network, "training": {"stages": 1}, "compute": {"forward": "1ms"}, "sweep": sweep},
+        "exp.yaml",
+        Path(),
+    )
 
 
 def printed(of: Experiment, capsys: pytest.CaptureFixture[str]) -> list[list[str]]:

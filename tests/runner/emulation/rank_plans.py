@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Any
 
+from tests.support.runner.small_experiment import sweep_point
 from wanbed.runner.emulation.rank_configs import SharedConfig, configure_ranks
-from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.resolve.experiment import SweepPoint
 from wanbed.testbed.network.address_book import AddressBook
 from wanbed.workloads.rank_config import RankConfig
@@ -14,17 +14,17 @@ ONE = {"name": "one", "schedule": "gpipe"}
 
 
 def point(**changes: Any) -> SweepPoint:
-    document = {
-        "topology": {
-            "datacenters": [{"name": "east", "hosts": 1, "gpus_per_host": 2}, {"name": "west", "hosts": 2}],
-            "wan": {"latency": "10ms"},
-        },
-        "compute": {"forward": ["1ms", "2ms", "3ms", "4ms"], "activation": ["1KiB", "2KiB", "3KiB"]},
-        "training": {"microbatches": 8, "iterations": 5},
-        **changes,
-    }
-    (only,) = parse_experiment(document, "exp.yaml", Path()).points()
-    return only
+    return sweep_point(
+        {
+            "topology": {
+                "datacenters": [{"name": "east", "hosts": 1, "gpus_per_host": 2}, {"name": "west", "hosts": 2}],
+                "wan": {"latency": "10ms"},
+            },
+            "compute": {"forward": ["1ms", "2ms", "3ms", "4ms"], "activation": ["1KiB", "2KiB", "3KiB"]},
+            "training": {"microbatches": 8, "iterations": 5},
+            **changes,
+        }
+    )
 
 
 PAIR = {"name": "pair", "schedule": "gpipe"}

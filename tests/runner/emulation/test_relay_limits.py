@@ -10,18 +10,21 @@ from wanbed.runner.resolve.experiment import SweepPoint
 
 
 def points(variant: dict[str, Any], *, fail: tuple[Any, ...] = (), **wan: str) -> tuple[SweepPoint, ...]:
-    document = {
-        **({"fail": list(fail)} if fail else {}),
-        "topology": {
-            "datacenters": [{"name": "east", "hosts": 2}, {"name": "west", "hosts": 2}],
-            "wan": {"latency": "10ms", **wan},
+    return parse_experiment(
+        {
+            **({"fail": list(fail)} if fail else {}),
+            "topology": {
+                "datacenters": [{"name": "east", "hosts": 2}, {"name": "west", "hosts": 2}],
+                "wan": {"latency": "10ms", **wan},
+            },
+            "model": {"layers": 4, "hidden": 64, "context": 64, "heads": 2, "vocabulary": 256},
+            "compute": {"kind": "torch", "device": "cpu", "checkpointing": False},
+            "training": {"stages": 2, "pipelines": 2, "microbatches": 4},
+            "variants": [{"name": "one", **variant}],
         },
-        "model": {"layers": 4, "hidden": 64, "context": 64, "heads": 2, "vocabulary": 256},
-        "compute": {"kind": "torch", "device": "cpu", "checkpointing": False},
-        "training": {"stages": 2, "pipelines": 2, "microbatches": 4},
-        "variants": [{"name": "one", **variant}],
-    }
-    return parse_experiment(document, "exp.yaml", Path()).points()
+        "exp.yaml",
+        Path(),
+    ).points()
 
 
 def test_what_a_relay_carries_is_accepted() -> None:

@@ -12,14 +12,17 @@ from wanbed.runner.resolve.experiment import SweepPoint
 
 
 def points(**changes: Any) -> tuple[SweepPoint, ...]:
-    document = {
-        "topology": {
-            "datacenters": [{"name": "east", "hosts": 1}, {"name": "west", "hosts": 1}],
-            "wan": {"latency": "10ms", "rate": "1Gbit"},
+    return parse_experiment(
+        {
+            "topology": {
+                "datacenters": [{"name": "east", "hosts": 1}, {"name": "west", "hosts": 1}],
+                "wan": {"latency": "10ms", "rate": "1Gbit"},
+            },
+            **changes,
         },
-        **changes,
-    }
-    return parse_experiment(document, "exp.yaml", Path()).points()
+        "exp.yaml",
+        Path(),
+    ).points()
 
 
 class Machine:

@@ -25,19 +25,22 @@ from wanbed.runner.simulator.variant_simulation import simulate_variant
 
 
 def experiment(**changes: Any) -> Experiment:
-    document = {
-        "topology": {
-            "datacenters": [{"name": "east", "hosts": 2}, {"name": "west", "hosts": 2}],
-            "wan": {"latency": "40ms", "rate": "1Gbit"},
-            "intra": {"latency": "50us", "rate": "1Gbit"},
+    return parse_experiment(
+        {
+            "topology": {
+                "datacenters": [{"name": "east", "hosts": 2}, {"name": "west", "hosts": 2}],
+                "wan": {"latency": "40ms", "rate": "1Gbit"},
+                "intra": {"latency": "50us", "rate": "1Gbit"},
+            },
+            "model": "gpt-tiny",
+            "compute": {"forward": "10ms", "backward": "20ms", "recompute": "10ms", "activation": "8MiB"},
+            "training": {"microbatches": 4, "iterations": 3},
+            "clock": "virtual",
+            **changes,
         },
-        "model": "gpt-tiny",
-        "compute": {"forward": "10ms", "backward": "20ms", "recompute": "10ms", "activation": "8MiB"},
-        "training": {"microbatches": 4, "iterations": 3},
-        "clock": "virtual",
-        **changes,
-    }
-    return parse_experiment(document, "exp.yaml", Path())
+        "exp.yaml",
+        Path(),
+    )
 
 
 @pytest.mark.parametrize("schedule", ["gpipe", "1f1b", "varuna"])

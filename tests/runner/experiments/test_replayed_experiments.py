@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.runner.simulator.variants import sweep_point
 from tests.support.runner.chakra_traces import nodes_of, replay_document, write_trace
+from tests.support.runner.small_experiment import sweep_point
 from wanbed.runner.experiments.shipped_experiments import shipped_experiments
 from wanbed.runner.simulator.variant_simulation import simulate_variant
 

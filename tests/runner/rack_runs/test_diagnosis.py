@@ -100,14 +100,17 @@ def test_the_bandwidth_of_a_path_is_that_of_its_direction() -> None:
 
 
 def points(**program: Any) -> tuple[SweepPoint, ...]:
-    document = {
-        "name": "x",
-        "topology": {"datacenters": [{"name": "east", "hosts": 1}, {"name": "west", "hosts": 1}], "wan": {}},
-        "variants": [{"name": "mine", "program": {"pattern": "step", "iterations": 4, **program}}],
-        "sweep": {"topology.wan.latency": ["1ms", "2ms"]},
-        "engine": "rack",
-    }
-    return parse_experiment(document, "x.yaml", Path()).points()
+    return parse_experiment(
+        {
+            "name": "x",
+            "topology": {"datacenters": [{"name": "east", "hosts": 1}, {"name": "west", "hosts": 1}], "wan": {}},
+            "variants": [{"name": "mine", "program": {"pattern": "step", "iterations": 4, **program}}],
+            "sweep": {"topology.wan.latency": ["1ms", "2ms"]},
+            "engine": "rack",
+        },
+        "x.yaml",
+        Path(),
+    ).points()
 
 
 @pytest.fixture(autouse=True)

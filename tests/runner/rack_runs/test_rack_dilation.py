@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -28,8 +27,12 @@ RACK = [Node(name, f"id-of-{name}", "10.0.0.1") for name in ("one", "two")]
 
 def placements(**sweep: list[str]) -> list[PointPlacement]:
     """Return where the hosts of one pipeline over two datacenters are, for every rate of a sweep."""
-    document: dict[str, Any] = {**with_background(engine="rack"), "sweep": {"topology.wan.rate": sweep["rate"]}}
-    return [place_point(point, RACK, 1) for point in parse_experiment(document, "file", Path()).points()]
+    return [
+        place_point(point, RACK, 1)
+        for point in parse_experiment(
+            {**with_background(engine="rack"), "sweep": {"topology.wan.rate": sweep["rate"]}}, "file", Path()
+        ).points()
+    ]
 
 
 def test_the_machine_that_has_least_to_spare_decides_and_is_recorded() -> None:

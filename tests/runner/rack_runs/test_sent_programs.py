@@ -15,15 +15,22 @@ from wanbed.testbed.rack.sent_files import SentFiles, unpack
 
 
 def programs(folder: Path, *variants: Any) -> list[tuple[str, ResolvedProgram]]:
-    document = {
-        "topology": {
-            "datacenters": [{"name": "east", "hosts": 1}, {"name": "west", "hosts": 1}],
-            "wan": {"latency": "40ms", "rate": "1Gbit"},
-        },
-        "variants": [{"name": f"number {number}", "program": program} for number, program in enumerate(variants)],
-        "sweep": {"topology.wan.latency": ["1ms", "2ms"]},
-    }
-    return programs_of(parse_experiment(document, "exp.yaml", folder).points())
+    return programs_of(
+        parse_experiment(
+            {
+                "topology": {
+                    "datacenters": [{"name": "east", "hosts": 1}, {"name": "west", "hosts": 1}],
+                    "wan": {"latency": "40ms", "rate": "1Gbit"},
+                },
+                "variants": [
+                    {"name": f"number {number}", "program": program} for number, program in enumerate(variants)
+                ],
+                "sweep": {"topology.wan.latency": ["1ms", "2ms"]},
+            },
+            "exp.yaml",
+            folder,
+        ).points()
+    )
 
 
 def packed(folder: Path, *words: str) -> SentFiles:

@@ -31,15 +31,18 @@ POINTS = 40
 
 @pytest.fixture(name="experiment", scope="module")
 def swept_experiment() -> Experiment:
-    document = {
-        "topology": {"datacenters": [{"name": "east", "hosts": 1}, {"name": "west", "hosts": 1}], "wan": {}},
-        "compute": {"forward": "10ms", "activation": "32MiB"},
-        "training": {"microbatches": 2},
-        "variants": [{"name": "gpipe", "schedule": "gpipe"}],
-        "sweep": {"topology.wan.latency": [f"{latency}ms" for latency in range(POINTS)]},
-        "engine": "simulate",
-    }
-    return parse_experiment(document, "exp.yaml", Path())
+    return parse_experiment(
+        {
+            "topology": {"datacenters": [{"name": "east", "hosts": 1}, {"name": "west", "hosts": 1}], "wan": {}},
+            "compute": {"forward": "10ms", "activation": "32MiB"},
+            "training": {"microbatches": 2},
+            "variants": [{"name": "gpipe", "schedule": "gpipe"}],
+            "sweep": {"topology.wan.latency": [f"{latency}ms" for latency in range(POINTS)]},
+            "engine": "simulate",
+        },
+        "exp.yaml",
+        Path(),
+    )
 
 
 def swept(of: Experiment, root: Path, pool: Pool, simulate: Any = simulate_on_paper) -> tuple[RunStore, str]:

@@ -16,14 +16,21 @@ from wanbed.workloads.compute.backends.replay_backend import ReplayBackend
 def variants(all_reduce: str, *, hosts: int, gpus: int) -> tuple[ResolvedVariant, ...]:
     """Two replicas of one stage in one datacenter, behind a variant that uses no library."""
     transport: dict[str, Any] = {"transport": {"all_reduce": all_reduce}}
-    document = {
-        "topology": {"datacenters": [{"name": "east", "hosts": hosts, "gpus_per_host": gpus}]},
-        "model": "gpt-tiny",
-        "compute": {"kind": "torch", "device": "cuda"},
-        "training": {"stages": 1, "pipelines": 2, "microbatches": 2},
-        "variants": [{"name": "a", "schedule": "dp"}, {"name": "b", "schedule": "dp", **transport}],
-    }
-    return parse_experiment(document, "exp.yaml", Path()).points()[0].variants
+    return (
+        parse_experiment(
+            {
+                "topology": {"datacenters": [{"name": "east", "hosts": hosts, "gpus_per_host": gpus}]},
+                "model": "gpt-tiny",
+                "compute": {"kind": "torch", "device": "cuda"},
+                "training": {"stages": 1, "pipelines": 2, "microbatches": 2},
+                "variants": [{"name": "a", "schedule": "dp"}, {"name": "b", "schedule": "dp", **transport}],
+            },
+            "exp.yaml",
+            Path(),
+        )
+        .points()[0]
+        .variants
+    )
 
 
 APART = GpuAssignment({"east-0": ("A",), "east-1": ("B",)})

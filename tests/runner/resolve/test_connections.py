@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from math import ceil, floor
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.present import present
+from tests.support.runner.small_experiment import sweep_point
 from wanbed.runner.experiment.transport_spec import TransportSpec
-from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.resolve.connections import (
     CutPair,
     connections_to_fill,
@@ -34,14 +33,18 @@ AUTO = TransportSpec(connections="auto", window="700KiB")
 
 
 def point(**wan: str) -> SweepPoint:
-    document = {
-        "topology": {
-            "datacenters": [{"name": "east", "hosts": 2}, {"name": "west", "hosts": 2}, {"name": "far", "hosts": 1}],
-            "wan": {"latency": "10ms", **wan},
+    return sweep_point(
+        {
+            "topology": {
+                "datacenters": [
+                    {"name": "east", "hosts": 2},
+                    {"name": "west", "hosts": 2},
+                    {"name": "far", "hosts": 1},
+                ],
+                "wan": {"latency": "10ms", **wan},
+            }
         }
-    }
-    (only,) = parse_experiment(document, "exp.yaml", Path()).points()
-    return only
+    )
 
 
 def counted(of: SweepPoint, transport: TransportSpec) -> dict[tuple[str, str], int]:
@@ -112,7 +115,7 @@ def test_connections_fill_the_faster_direction_of_a_pair() -> None:
         "wan": {"latency": "10ms", "rate": "10Gbit", "node_pair_rate": "100Mbit"},
         "links": [{"from": "west", "to": "east", "node_pair_rate": "1Gbit"}],
     }
-    (of,) = parse_experiment({"topology": topology}, "exp.yaml", Path()).points()
+    of = sweep_point({"topology": topology})
     assert counted(of, AUTO) == {("east-0", "west-0"): 4}
 
 

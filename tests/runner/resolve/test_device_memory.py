@@ -22,15 +22,18 @@ MICROBATCHES = 8
 
 def point(schedule: str, *, model: str = "gpt-tiny", stages: int = 4, **changes: Any) -> SweepPoint:
     baseline = schedule.startswith("torch-")
-    document = {
-        "topology": {"datacenters": [{"name": "east", "hosts": 6, "serving_hosts": 1}]},
-        "model": model,
-        "compute": {"kind": "torch", "device": "cuda", **({"checkpointing": False} if baseline else {})},
-        "training": {"stages": stages, "pipelines": 1, "microbatches": MICROBATCHES},
-        "variants": [{"name": "only", "schedule": schedule}],
-        **changes,
-    }
-    return parse_experiment(document, "exp.yaml", Path()).points()[0]
+    return parse_experiment(
+        {
+            "topology": {"datacenters": [{"name": "east", "hosts": 6, "serving_hosts": 1}]},
+            "model": model,
+            "compute": {"kind": "torch", "device": "cuda", **({"checkpointing": False} if baseline else {})},
+            "training": {"stages": stages, "pipelines": 1, "microbatches": MICROBATCHES},
+            "variants": [{"name": "only", "schedule": schedule}],
+            **changes,
+        },
+        "exp.yaml",
+        Path(),
+    ).points()[0]
 
 
 @pytest.mark.parametrize(

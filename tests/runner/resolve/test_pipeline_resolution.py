@@ -11,17 +11,24 @@ from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 
 
 def variants(training: dict[str, Any], *written: dict[str, Any], **changes: Any) -> tuple[ResolvedVariant, ...]:
-    document = {
-        "topology": {
-            "datacenters": [{"name": "east", "hosts": 2}, {"name": "west", "hosts": 2}],
-            "wan": {"latency": "10ms", "rate": "1Gbit"},
-        },
-        "compute": {"forward": "1ms", "backward": "2ms", "activation": "1KB", "gradient": "1KB"},
-        "training": {"pipelines": 2, "stages": 2, "iterations": 3, **training},
-        "variants": [{"name": f"v{number}", **each} for number, each in enumerate(written)],
-        **changes,
-    }
-    return parse_experiment(document, "exp.yaml", Path()).points()[0].variants
+    return (
+        parse_experiment(
+            {
+                "topology": {
+                    "datacenters": [{"name": "east", "hosts": 2}, {"name": "west", "hosts": 2}],
+                    "wan": {"latency": "10ms", "rate": "1Gbit"},
+                },
+                "compute": {"forward": "1ms", "backward": "2ms", "activation": "1KB", "gradient": "1KB"},
+                "training": {"pipelines": 2, "stages": 2, "iterations": 3, **training},
+                "variants": [{"name": f"v{number}", **each} for number, each in enumerate(written)],
+                **changes,
+            },
+            "exp.yaml",
+            Path(),
+        )
+        .points()[0]
+        .variants
+    )
 
 
 def test_a_variant_waits_as_the_experiment_says_unless_it_says_otherwise() -> None:

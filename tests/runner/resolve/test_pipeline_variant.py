@@ -1,12 +1,11 @@
 """What follows from a resolved variant: who sums with whom, in which pieces, and what it is without."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.support.present import present
-from wanbed.runner.planner.experiment_file import parse_experiment
+from tests.support.runner.small_experiment import sweep_point
 from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 
@@ -22,7 +21,7 @@ THREE: dict[str, Any] = {
 
 def variant(schedule: str = "dp", options: dict[str, Any] | None = None, **changes: Any) -> ResolvedVariant:
     written = {"name": "v", "schedule": schedule, "options": options or {}, **changes.pop("variant", {})}
-    (point,) = parse_experiment({**THREE, "variants": [written], **changes}, "exp.yaml", Path()).points()
+    point = sweep_point({**THREE, "variants": [written], **changes})
     return point.variants[0]
 
 
@@ -109,7 +108,7 @@ def test_the_document_has_what_the_file_leaves_open() -> None:
     synchronized = variant("diloco", {"sync_every": 2}).document()["synchronization"]
     assert (synchronized["parameters"], synchronized["fragments_bytes"]) == ([25_000], [[100_000]])
     program = {"variants": [{"name": "p", "program": {"command": ["true"]}}]}
-    (point,) = parse_experiment({"topology": THREE["topology"], **program}, "exp.yaml", Path()).points()
+    point = sweep_point({"topology": THREE["topology"], **program})
     assert point.variants[0].document().keys() == {"placement"}
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.support.present import present
+from tests.support.runner.small_experiment import sweep_point
 from wanbed.ground.errors import InputError
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.resolve.cell_costs import cell_costs
@@ -26,13 +27,16 @@ TOPOLOGY: dict[str, Any] = {
 
 
 def experiment(compute: dict[str, Any], **sections: Any) -> Experiment:
-    document = {
-        "topology": TOPOLOGY,
-        "compute": {"forward": "10ms", "optimizer": "1ms", "activation": "1MiB", "gradient": "1MB", **compute},
-        "training": {"stages": 2, "pipelines": 2, "microbatches": 4},
-        **sections,
-    }
-    return parse_experiment(document, "exp.yaml", Path())
+    return parse_experiment(
+        {
+            "topology": TOPOLOGY,
+            "compute": {"forward": "10ms", "optimizer": "1ms", "activation": "1MiB", "gradient": "1MB", **compute},
+            "training": {"stages": 2, "pipelines": 2, "microbatches": 4},
+            **sections,
+        },
+        "exp.yaml",
+        Path(),
+    )
 
 
 def point(compute: dict[str, Any], **sections: Any) -> SweepPoint:
@@ -170,7 +174,7 @@ def test_what_torch_computes_takes_as_long_as_it_does(compute: dict[str, Any]) -
     document = {"topology": TOPOLOGY, "model": "gpt-tiny", "compute": {**TORCH, **compute}, "training": {"stages": 2}}
     with pytest.raises(InputError, match=rf"compute\.{next(iter(compute))}: torch takes as long as it computes: give"):
         parse_experiment(document, "exp.yaml", Path())
-    (simulated,) = parse_experiment({**document, "engine": "simulate"}, "exp.yaml", Path()).points()
+    simulated = sweep_point({**document, "engine": "simulate"})
     assert simulated.variants[0].replicas is not None
 
 

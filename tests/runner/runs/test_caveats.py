@@ -14,20 +14,23 @@ from wanbed.runner.runs.trial_facts import cut_facts
 
 
 def experiment(**changes: Any) -> Experiment:
-    document = {
-        "topology": {
-            "datacenters": [{"name": "east", "hosts": 1}, {"name": "west", "hosts": 1}],
-            "wan": {"latency": "40ms", "rate": "50Gbit"},
+    return parse_experiment(
+        {
+            "topology": {
+                "datacenters": [{"name": "east", "hosts": 1}, {"name": "west", "hosts": 1}],
+                "wan": {"latency": "40ms", "rate": "50Gbit"},
+            },
+            "compute": {"forward": "1ms", "activation": "1MiB"},
+            "variants": [
+                {"name": "cut", "schedule": "gpipe", "transport": {"connections": "auto", "window": "700KiB"}},
+                {"name": "wide", "schedule": "gpipe", "transport": {"connections": "auto", "window": "64MiB"}},
+                {"name": "given", "schedule": "gpipe", "transport": {"connections": 8, "window": "700KiB"}},
+            ],
+            **changes,
         },
-        "compute": {"forward": "1ms", "activation": "1MiB"},
-        "variants": [
-            {"name": "cut", "schedule": "gpipe", "transport": {"connections": "auto", "window": "700KiB"}},
-            {"name": "wide", "schedule": "gpipe", "transport": {"connections": "auto", "window": "64MiB"}},
-            {"name": "given", "schedule": "gpipe", "transport": {"connections": 8, "window": "700KiB"}},
-        ],
-        **changes,
-    }
-    return parse_experiment(document, "exp.yaml", Path())
+        "exp.yaml",
+        Path(),
+    )
 
 
 def test_a_cut_variant_is_reported_with_its_node_pair() -> None:

@@ -9,14 +9,17 @@ from wanbed.runner.runs.manifest import gather_manifest, without_repetition
 
 
 def experiment(**changes: Any) -> Experiment:
-    document = {
-        "name": "quick",
-        "topology": {"datacenters": [{"name": "east", "hosts": 1}, {"name": "west", "hosts": 1}], "wan": {}},
-        "training": {"microbatches": 4, "warmup": 1},
-        "variants": [{"name": "one", "schedule": "gpipe"}, {"name": "many", "schedule": "1f1b"}],
-        **changes,
-    }
-    return parse_experiment(document, "exp.yaml", Path())
+    return parse_experiment(
+        {
+            "name": "quick",
+            "topology": {"datacenters": [{"name": "east", "hosts": 1}, {"name": "west", "hosts": 1}], "wan": {}},
+            "training": {"microbatches": 4, "warmup": 1},
+            "variants": [{"name": "one", "schedule": "gpipe"}, {"name": "many", "schedule": "1f1b"}],
+            **changes,
+        },
+        "exp.yaml",
+        Path(),
+    )
 
 
 def test_a_manifest_is_plain_json_and_reads_back_as_the_experiment(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Any, get_args
 import pytest
 from pydantic import BaseModel
 
+from tests.support.runner.small_experiment import sweep_point
 from wanbed.ground.errors import InputError
 from wanbed.results.reading.not_modelled import NotModelled
 from wanbed.runner.emulation.network_choice import emulated_points
@@ -43,8 +44,7 @@ TORCH: dict[str, Any] = {
 
 
 def point(**sections: Any) -> SweepPoint:
-    (only,) = parse_experiment({"topology": TWO, "engine": "simulate", **sections}, "exp.yaml", Path()).points()
-    return only
+    return sweep_point({"topology": TWO, "engine": "simulate", **sections})
 
 
 def found(**sections: Any) -> tuple[NotModelled, ...]:

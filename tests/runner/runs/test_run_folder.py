@@ -25,15 +25,18 @@ from wanbed.runner.simulated_runs.simulated_run import simulated_run
 
 
 def experiment(**changes: Any) -> Experiment:
-    document = {
-        "name": "small",
-        "topology": {
-            "datacenters": [{"name": "east", "hosts": 1}, {"name": "west", "hosts": 1}],
-            "wan": {"latency": "10ms"},
+    return parse_experiment(
+        {
+            "name": "small",
+            "topology": {
+                "datacenters": [{"name": "east", "hosts": 1}, {"name": "west", "hosts": 1}],
+                "wan": {"latency": "10ms"},
+            },
+            **changes,
         },
-        **changes,
-    }
-    return parse_experiment(document, "small.yaml", Path())
+        "small.yaml",
+        Path(),
+    )
 
 
 SMALL = experiment()

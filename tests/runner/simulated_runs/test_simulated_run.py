@@ -33,15 +33,18 @@ until = partial(until_within, 60)
 
 
 def experiment(points: int = 6, variant: str = "gpipe") -> Experiment:
-    document = {
-        "topology": {"datacenters": [{"name": "east", "hosts": 1}, {"name": "west", "hosts": 1}], "wan": {}},
-        "compute": {"forward": "10ms", "activation": "32MiB"},
-        "training": {"microbatches": 2},
-        "variants": [{"name": variant, "schedule": "gpipe"}],
-        "sweep": {"topology.wan.latency": [f"{latency}ms" for latency in range(points)]},
-        "engine": "simulate",
-    }
-    return parse_experiment(document, "exp.yaml", Path())
+    return parse_experiment(
+        {
+            "topology": {"datacenters": [{"name": "east", "hosts": 1}, {"name": "west", "hosts": 1}], "wan": {}},
+            "compute": {"forward": "10ms", "activation": "32MiB"},
+            "training": {"microbatches": 2},
+            "variants": [{"name": variant, "schedule": "gpipe"}],
+            "sweep": {"topology.wan.latency": [f"{latency}ms" for latency in range(points)]},
+            "engine": "simulate",
+        },
+        "exp.yaml",
+        Path(),
+    )
 
 
 def begun(of: Experiment, root: Path) -> RunStore:

@@ -13,14 +13,17 @@ from wanbed.runner.simulated_runs.simulated_trial import SimulatedTrial, simulat
 
 def point(datacenters: int = 2, **changes: Any) -> SweepPoint:
     named = [{"name": name, "hosts": 2} for name in ("east", "west", "north")[:datacenters]]
-    document = {
-        "topology": {"datacenters": named, **({"wan": {"latency": "10ms"}} if datacenters > 1 else {})},
-        "compute": {"forward": "10ms", "activation": "1MiB"},
-        "training": {"microbatches": 2, "iterations": 2},
-        "engine": "simulate",
-        **changes,
-    }
-    return parse_experiment(document, "exp.yaml", Path()).points()[0]
+    return parse_experiment(
+        {
+            "topology": {"datacenters": named, **({"wan": {"latency": "10ms"}} if datacenters > 1 else {})},
+            "compute": {"forward": "10ms", "activation": "1MiB"},
+            "training": {"microbatches": 2, "iterations": 2},
+            "engine": "simulate",
+            **changes,
+        },
+        "exp.yaml",
+        Path(),
+    ).points()[0]
 
 
 def record(of: SweepPoint) -> TrialRecord:

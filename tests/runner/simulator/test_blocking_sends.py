@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.runner.simulator.variants import sweep_point
 from tests.support.runner.prefill_documents import point, with_prefill
+from tests.support.runner.small_experiment import sweep_point
 from wanbed.runner.simulator.simulation import KIND_CODES, Simulation
 from wanbed.runner.simulator.variant_simulation import simulate_variant
 from wanbed.runner.validation.case import chain, iteration_ns, simulated

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.runner.simulator.variants import sweep_point
+from tests.support.runner.small_experiment import sweep_point
 from wanbed.runner.simulator.equal_parts import equal_parts
 
 
@@ -12,17 +12,27 @@ def parts(
     *, pipelines: int = 4, hosts: int = 4, gpus: int = 1, stages: int = 2, gradient: str = "1MiB", **changes: Any
 ) -> int:
     """Pipelines of a stage in the east and one in the west, each on hosts of its own."""
-    document = {
-        "topology": {
-            "datacenters": [{"name": name, "hosts": hosts, "gpus_per_host": gpus} for name in ("east", "west")],
-            "wan": {"latency": "10ms", "rate": "1Gbit"},
-        },
-        "compute": {"forward": "10ms", "activation": "1KiB", "gradient": gradient, **changes.pop("compute", {})},
-        "training": {"stages": stages, "pipelines": pipelines, "microbatches": 4, "iterations": 1, "warmup": 0},
-        "engine": "simulate",
-        "variants": [{"name": "v", "schedule": "gpipe", "placement": ["east", "west"], **changes.pop("variant", {})}],
-    }
-    return equal_parts(sweep_point(document).variants[0])
+    return equal_parts(
+        sweep_point(
+            {
+                "topology": {
+                    "datacenters": [{"name": name, "hosts": hosts, "gpus_per_host": gpus} for name in ("east", "west")],
+                    "wan": {"latency": "10ms", "rate": "1Gbit"},
+                },
+                "compute": {
+                    "forward": "10ms",
+                    "activation": "1KiB",
+                    "gradient": gradient,
+                    **changes.pop("compute", {}),
+                },
+                "training": {"stages": stages, "pipelines": pipelines, "microbatches": 4, "iterations": 1, "warmup": 0},
+                "engine": "simulate",
+                "variants": [
+                    {"name": "v", "schedule": "gpipe", "placement": ["east", "west"], **changes.pop("variant", {})}
+                ],
+            }
+        ).variants[0]
+    )
 
 
 def in_cells(of: int) -> dict[str, Any]:

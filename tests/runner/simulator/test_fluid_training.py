@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.runner.simulator.variants import sweep_point
+from tests.support.runner.small_experiment import sweep_point
 from tests.support.simulator.fluid_training import FluidTraining, Limits, SpanEnd
 from wanbed.runner.simulator.simulation import KIND_CODES, Simulation
 from wanbed.runner.simulator.variant_simulation import simulate_variant

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.runner.simulator.variants import sweep_point
 from tests.support.present import present
+from tests.support.runner.small_experiment import sweep_point
 from wanbed.results.records.span_log import COMPUTE_KINDS, NO_MICROBATCH
 from wanbed.runner.emulation.rank_configs import SharedConfig, configure_ranks
 from wanbed.runner.resolve.experiment import SweepPoint

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from tests.runner.simulator.variants import sweep_point
+from tests.support.runner.small_experiment import sweep_point
 from wanbed.runner.simulator.rings.ring_all_reduce import Done
 from wanbed.runner.simulator.simulated_ranks import RankState, culprit_of, simulated_ranks
 from wanbed.workloads.message import Message, MessageKind

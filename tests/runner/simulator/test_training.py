@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.runner.simulator.variants import sweep_point
+from tests.support.runner.small_experiment import sweep_point
 from wanbed.runner.simulator.deadlock import DeadlockError
 from wanbed.runner.simulator.simulation import KIND_CODES, Simulation
 from wanbed.runner.simulator.variant_simulation import simulate_variant

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.runner.simulator.variants import sweep_point
+from tests.support.runner.small_experiment import sweep_point
 from tests.support.simulator.events import run_all
 from wanbed.runner.simulator.channels.shared_capacity import NodePairFlow, SharedCapacity
 from wanbed.runner.simulator.channels.shared_channel import SharedChannel

@@ -1,18 +1,6 @@
-"""Sweep points created from documents, and figures that tests read from their simulations."""
+"""Figures that tests read from simulations."""
 
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
-
-from wanbed.runner.planner.experiment_file import parse_experiment
-from wanbed.runner.resolve.experiment import SweepPoint
 from wanbed.runner.simulator.simulation import KIND_CODES, Simulation
-
-
-def sweep_point(document: Mapping[str, Any]) -> SweepPoint:
-    """Return the only sweep point of an experiment without a sweep."""
-    (point,) = parse_experiment(document, "exp.yaml", Path()).points()
-    return point
 
 
 def all_reduces_ns(simulation: Simulation) -> list[int]:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from tests.runner.simulator.variants import sweep_point
+from tests.support.runner.small_experiment import sweep_point
 from tests.support.workloads.optimal_cell import Interval, OptimalCell
 from wanbed.runner.bound.lower_bound import lower_bounds
 from wanbed.runner.resolve.cell_costs import cell_costs

@@ -18,11 +18,11 @@ from tests.support.ray.ray_cluster import (
     RayCluster,
     two_nodes,  # noqa: F401 - a fixture
 )
+from tests.support.runner.small_experiment import sweep_point
 from tests.support.until import until_within
 from wanbed.results import load
 from wanbed.runner.emulation.running_trial import TrialSpec
 from wanbed.runner.emulation.trial import run_trial
-from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.resolve.connections import count_connections
 from wanbed.testbed.claims.processes import MARKER, marked_processes
 from wanbed.testbed.rack.machine_handle import RunOrder
@@ -70,7 +70,7 @@ def machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[RackMach
 
 @pytest.fixture
 def testbed(machines: list[RackMachine], tmp_path: Path) -> Iterator[RackTestbed]:
-    (point,) = parse_experiment({"topology": TOPOLOGY}, "exp.yaml", Path()).points()
+    point = sweep_point({"topology": TOPOLOGY})
     handles = [machine.handle for machine in machines]
     placement, run = RackPlacement(MACHINE_OF), RunOrder(shaped=False)
     with rack_testbed(point.topology, handles, placement, run, root=tmp_path / "driver") as up:
@@ -79,7 +79,7 @@ def testbed(machines: list[RackMachine], tmp_path: Path) -> Iterator[RackTestbed
 
 def losses(testbed: RackTestbed, **changes: Any) -> tuple[list[float], dict[str, Any] | None]:
     """The losses of three stages that torch trains, and what failed meanwhile."""
-    (point,) = parse_experiment({**TRAINED, **changes}, "exp.yaml", Path()).points()
+    point = sweep_point({**TRAINED, **changes})
     (variant,) = point.variants
     connections = count_connections(point.topology, variant.pairs, variant.transport)
     record = run_trial(testbed, TrialSpec(point.trials()[0], point, 1.0, connections))

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from tests.support.rack.rack_machine import RackMachine, namespace_machines
+from tests.support.runner.small_experiment import sweep_point
 from wanbed.results.records.run_store import TrialRecord
 from wanbed.results.records.schema import PrefillRequest
 from wanbed.results.records.span_log import COMPUTE_KINDS, PREFILL, SpanLogContents
 from wanbed.results.records.trial_tables import PREFILL_TABLE
 from wanbed.runner.emulation.running_trial import TrialSpec
 from wanbed.runner.emulation.trial import run_trial
-from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.resolve.connections import count_connections
 from wanbed.testbed.rack.machine_handle import RunOrder
 from wanbed.testbed.rack.rack_testbed import RackPlacement, rack_testbed
@@ -61,7 +61,7 @@ def machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[RackMach
 
 def served(machines: list[RackMachine], root: Path, document: Mapping[str, Any]) -> TrialRecord:
     """The record of the only trial of an experiment."""
-    (point,) = parse_experiment(dict(document), "exp.yaml", Path()).points()
+    point = sweep_point(dict(document))
     (variant,) = point.variants
     connections = count_connections(point.topology, variant.pairs, variant.transport)
     handles = [machine.handle for machine in machines]

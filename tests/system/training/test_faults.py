@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.support.runner.called_wanbed import run_here
+from tests.support.runner.small_experiment import sweep_point
 from tests.support.runner.wanbed_command import WANBED
 from tests.support.testbed.processes import command_line
 from tests.support.until import until_within
@@ -25,7 +26,6 @@ from wanbed.results.records.schema import ReplicaLossRow
 from wanbed.results.records.trial_tables import LOSSES_TABLE
 from wanbed.runner.emulation.running_trial import TrialSpec
 from wanbed.runner.emulation.trial import run_trial
-from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.resolve.connections import count_connections
 from wanbed.testbed.claims.processes import marked_processes
 from wanbed.testbed.claims.registry import claims
@@ -112,7 +112,7 @@ def test_a_failure_after_the_last_iteration_was_computed_leaves_nothing_to_train
 
 def trained(testbed: Testbed, document: Mapping[str, Any]) -> TrialRecord:
     """The record of the first trial of an experiment, on a network that is up."""
-    (point,) = parse_experiment(document, "exp.yaml", Path()).points()
+    point = sweep_point(document)
     (variant,) = point.variants
     connections = count_connections(point.topology, variant.pairs, variant.transport)
     return run_trial(testbed, TrialSpec(point.trials()[0], point, 1.0, connections))
@@ -134,7 +134,7 @@ def losses(testbed: Testbed, **changes: Any) -> tuple[list[float], dict[str, Any
 
 @pytest.fixture(scope="module")
 def bed(substrate: str) -> Iterator[Testbed]:
-    (point,) = parse_experiment({"topology": TOPOLOGY}, "exp.yaml", Path()).points()
+    point = sweep_point({"topology": TOPOLOGY})
     with bring_up(point.topology, substrate=substrate) as testbed:
         yield testbed
 

@@ -19,13 +19,20 @@ TOPOLOGY: dict[str, Any] = {
 
 
 def flows(*written: dict[str, Any], directory: Path = Path(), **sections: Any) -> tuple[BackgroundFlow, ...]:
-    document = {
-        "topology": TOPOLOGY,
-        "compute": {"forward": "1ms", "activation": "1KiB"},
-        "background": list(written),
-        **sections,
-    }
-    return parse_experiment(document, "file", directory).points()[0].background
+    return (
+        parse_experiment(
+            {
+                "topology": TOPOLOGY,
+                "compute": {"forward": "1ms", "activation": "1KiB"},
+                "background": list(written),
+                **sections,
+            },
+            "file",
+            directory,
+        )
+        .points()[0]
+        .background
+    )
 
 
 def test_a_flow_offers_its_rate_at_all_times_or_all_that_tcp_takes() -> None:

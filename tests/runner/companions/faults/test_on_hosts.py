@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.runner.small_experiment import sweep_point
 from wanbed.results.records.span_log import JoinedTraining, LostReplica, Span, SpanLogContents, SpanLogHeader
 from wanbed.runner.companions.faults.on_hosts import (
     Attempt,
@@ -21,7 +22,6 @@ from wanbed.runner.companions.faults.on_hosts import (
 from wanbed.runner.companions.faults.spec import PlannedFault
 from wanbed.runner.emulation.rank_configs import SharedConfig
 from wanbed.runner.emulation.rank_processes import InjectedFault, RankEnd
-from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.resolve.experiment import SweepPoint
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 from wanbed.testbed.network.address_book import AddressBook
@@ -128,8 +128,7 @@ DOCUMENT: dict[str, Any] = {
 
 @pytest.fixture
 def point() -> SweepPoint:
-    (only,) = parse_experiment(DOCUMENT, "exp.yaml", Path()).points()
-    return only
+    return sweep_point(DOCUMENT)
 
 
 def setting(point: SweepPoint, dilation: float = 1.0) -> SharedConfig:

@@ -8,6 +8,7 @@ import pytest
 from tests.support.refused import refused
 from tests.support.runner.chakra_traces import all_reduce, computation, write_trace
 from tests.support.runner.prefill_documents import document as prefill_document
+from tests.support.runner.small_experiment import sweep_point
 from wanbed.ground.errors import InputError
 from wanbed.runner.companions.faults.spec import PlannedFault
 from wanbed.runner.planner.experiment_file import parse_experiment
@@ -29,8 +30,7 @@ RANK_1 = [{"rank": 1, "at": "1s"}]
 
 
 def point(**changes: Any) -> SweepPoint:
-    (only,) = parse_experiment({**DOCUMENT, **changes}, "exp.yaml", Path()).points()
-    return only
+    return sweep_point({**DOCUMENT, **changes})
 
 
 def refusal(**changes: Any) -> str:

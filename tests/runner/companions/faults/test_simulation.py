@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 import wanbed
-from tests.runner.simulator.variants import sweep_point
+from tests.support.runner.small_experiment import sweep_point
 from wanbed.ground.errors import InputError
 from wanbed.results.reading.run import Run
 from wanbed.results.records.span_log import COMPUTE_KINDS

@@ -15,15 +15,18 @@ from wanbed.workloads.gpt.learnt_text import HeldOut
 
 
 def point(training: dict[str, Any] | None = None, **sections: Any) -> SweepPoint:
-    document = {
-        "topology": {"datacenters": [{"name": "east", "hosts": 2}]},
-        "model": {"layers": 2, "hidden": 64, "context": 16, "heads": 2, "vocabulary": 64},
-        "compute": {"kind": "torch"},
-        "training": {"stages": 1, "pipelines": 2, "iterations": 20, **(training or {})},
-        "variants": [{"name": "dp", "schedule": "dp"}],
-        **sections,
-    }
-    return parse_experiment(document, "test", Path()).points()[0]
+    return parse_experiment(
+        {
+            "topology": {"datacenters": [{"name": "east", "hosts": 2}]},
+            "model": {"layers": 2, "hidden": 64, "context": 16, "heads": 2, "vocabulary": 64},
+            "compute": {"kind": "torch"},
+            "training": {"stages": 1, "pipelines": 2, "iterations": 20, **(training or {})},
+            "variants": [{"name": "dp", "schedule": "dp"}],
+            **sections,
+        },
+        "test",
+        Path(),
+    ).points()[0]
 
 
 def test_a_corpus_is_a_name_and_a_file_a_path(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.runner.small_experiment import sweep_point
 from wanbed.ground.dataclass_json import read_config
 from wanbed.runner.companions.prefill.on_hosts import (
     CONTROLLER,
@@ -17,7 +18,6 @@ from wanbed.runner.companions.prefill.on_hosts import (
     gather,
 )
 from wanbed.runner.emulation.rank_configs import FIRST_PORT, SharedConfig, configure_ranks
-from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.resolve.experiment import SweepPoint
 from wanbed.testbed.network.address_book import AddressBook, LoopbackAddressBook
 from wanbed.testbed.rack.clock_line import ClockLine
@@ -47,21 +47,21 @@ ITERATION = IterationPlan((PlannedAction(("forward", 0), 0, 10), PlannedAction((
 
 
 def one_point(**variant: Any) -> SweepPoint:
-    document = {
-        "topology": {
-            "datacenters": [
-                {"name": "east", "hosts": 2, "serving_hosts": 2},
-                {"name": "west", "hosts": 2, "serving_hosts": 1},
-            ],
-            "wan": {"latency": "10ms"},
-        },
-        "compute": {"forward": "10ms", "activation": "1KiB"},
-        "training": {"microbatches": 4, "iterations": 5},
-        "prefill": {"rate": "4/s", "slo": "3s"},
-        "variants": [{"name": "one", "schedule": "gpipe", **variant}],
-    }
-    (point,) = parse_experiment(document, "exp.yaml", Path()).points()
-    return point
+    return sweep_point(
+        {
+            "topology": {
+                "datacenters": [
+                    {"name": "east", "hosts": 2, "serving_hosts": 2},
+                    {"name": "west", "hosts": 2, "serving_hosts": 1},
+                ],
+                "wan": {"latency": "10ms"},
+            },
+            "compute": {"forward": "10ms", "activation": "1KiB"},
+            "training": {"microbatches": 4, "iterations": 5},
+            "prefill": {"rate": "4/s", "slo": "3s"},
+            "variants": [{"name": "one", "schedule": "gpipe", **variant}],
+        }
+    )
 
 
 def planned(**variant: Any) -> tuple[ServiceConfig, ServingConfigs, list[RankConfig]]:

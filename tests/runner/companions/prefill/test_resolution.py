@@ -253,22 +253,25 @@ REPLAY = {"compute": {"forward": "5ms"}}
 def torch_point(
     *, variant: dict[str, Any] | None = None, prefill: dict[str, Any] | None = None, **changes: Any
 ) -> SweepPoint:
-    document = {
-        "topology": {
-            "datacenters": [{"name": "east", "hosts": 4, "serving_hosts": 2}],
+    return parse_experiment(
+        {
+            "topology": {
+                "datacenters": [{"name": "east", "hosts": 4, "serving_hosts": 2}],
+            },
+            "compute": {"kind": "torch", "device": "cpu", "threads": 2, "checkpointing": False},
+            "model": {"layers": 4, "hidden": 128, "context": 128, "heads": 4, "vocabulary": 256},
+            "training": {"stages": 4, "microbatches": 4, "iterations": 5, "precision": "fp32"},
+            "prefill": {"rate": "4/s", "model": "llama-tiny", "profile": "measured", **(prefill or {})},
+            "variants": [
+                {"name": "alone", "schedule": "gpipe", "prefill": "none"},
+                {"name": "filled", "schedule": "gpipe", **(variant or {})},
+            ],
+            "seed": 9,
+            **changes,
         },
-        "compute": {"kind": "torch", "device": "cpu", "threads": 2, "checkpointing": False},
-        "model": {"layers": 4, "hidden": 128, "context": 128, "heads": 4, "vocabulary": 256},
-        "training": {"stages": 4, "microbatches": 4, "iterations": 5, "precision": "fp32"},
-        "prefill": {"rate": "4/s", "model": "llama-tiny", "profile": "measured", **(prefill or {})},
-        "variants": [
-            {"name": "alone", "schedule": "gpipe", "prefill": "none"},
-            {"name": "filled", "schedule": "gpipe", **(variant or {})},
-        ],
-        "seed": 9,
-        **changes,
-    }
-    return parse_experiment(document, "exp.yaml", Path()).points()[0]
+        "exp.yaml",
+        Path(),
+    ).points()[0]
 
 
 def torch_service(**changes: Any) -> ServiceConfig:

@@ -22,8 +22,15 @@ def topology(datacenters: int) -> Topology:
     named = [{"name": name, "hosts": 2} for name in ("east", "west", "north")[:datacenters]]
     wan = {"wan": {"latency": "10ms"}} if datacenters > 1 else {}
     compute = {"forward": "10ms", "activation": "1MiB"}
-    document = {"topology": {"datacenters": named, **wan}, "compute": compute, "training": {"microbatches": 2}}
-    return parse_experiment(document, "exp.yaml", Path()).points()[0].topology
+    return (
+        parse_experiment(
+            {"topology": {"datacenters": named, **wan}, "compute": compute, "training": {"microbatches": 2}},
+            "exp.yaml",
+            Path(),
+        )
+        .points()[0]
+        .topology
+    )
 
 
 def traffic(source: str, destination: str, *points: tuple[int, int]) -> HostTraffic:

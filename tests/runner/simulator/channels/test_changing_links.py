@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.runner.simulator.channels.changing_topologies import Changes, with_courses
 from tests.runner.simulator.test_variant_simulation import documents
-from tests.runner.simulator.variants import sweep_point
+from tests.support.runner.small_experiment import sweep_point
 from wanbed.runner.bound.lower_bound import lower_bounds
 from wanbed.runner.simulator.simulation import KIND_CODES, Simulation
 from wanbed.runner.simulator.variant_simulation import simulate_variant

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.runner.simulator.channels.changing_topologies import Changes, with_courses
-from tests.runner.simulator.variants import sweep_point
+from tests.support.runner.small_experiment import sweep_point
 from tests.support.simulator.events import run_all
 from wanbed.runner.resolve.connections import count_connections
 from wanbed.runner.resolve.placement import StagePlace

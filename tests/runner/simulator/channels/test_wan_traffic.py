@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.runner.simulator.variants import sweep_point
+from tests.support.runner.small_experiment import sweep_point
 from tests.support.simulator.events import run_all
 from wanbed.runner.simulator.channels.stream import Sender, Stream
 from wanbed.runner.simulator.channels.wan_traffic import ChannelTraffic, History, ServedStreams, part_sent

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.runner.simulator.variants import all_reduces_ns, sweep_point
+from tests.runner.simulator.variants import all_reduces_ns
 from tests.support.present import present
+from tests.support.runner.small_experiment import sweep_point
 from wanbed.runner.bound.lower_bound import lower_bounds
 from wanbed.runner.simulator.simulation import KIND_CODES, Simulation
 from wanbed.runner.simulator.variant_simulation import simulate_variant

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.runner.simulator.variants import all_reduces_ns, sweep_point
+from tests.runner.simulator.variants import all_reduces_ns
+from tests.support.runner.small_experiment import sweep_point
 from tests.support.simulator.events import run_all
 from wanbed.runner.simulator.channels.changing_path import ChangingPath, constant
 from wanbed.runner.simulator.channels.shared_capacity import NodePairFlow, SharedCapacity

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.runner.simulator.variants import sweep_point
+from tests.support.runner.small_experiment import sweep_point
 from wanbed.runner.resolve.connections import count_connections
 from wanbed.runner.simulator import variant_simulation
 from wanbed.runner.simulator.channels.network import Network

@@ -1,6 +1,5 @@
 """Trainings over links that lose or jitter packets, simulated segment by segment."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -8,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.runner.small_experiment import sweep_point
 from wanbed.results.records.span_log import SPAN_KINDS
-from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.resolve.experiment import SweepPoint
 from wanbed.runner.simulator.simulation import Simulation
 from wanbed.runner.simulator.variant_simulation import simulate_variant
@@ -17,19 +16,19 @@ from wanbed.runner.tcp.effects import IDEAL
 
 
 def point(wan: dict[str, str], *, activation: str = "1MiB", pipelines: int = 1, **transport: Any) -> SweepPoint:
-    document = {
-        "engine": "simulate",
-        "clock": "virtual",
-        "topology": {
-            "datacenters": [{"name": "east", "hosts": pipelines}, {"name": "west", "hosts": pipelines}],
-            "wan": {"latency": "20ms", "rate": "1Gbit", **wan},
-        },
-        "compute": {"forward": "10ms", "backward": "20ms", "activation": activation, "gradient": "1MiB"},
-        "training": {"stages": 2, "pipelines": pipelines, "microbatches": 4, "iterations": 2, "warmup": 0},
-        "variants": [{"name": "v", "schedule": "gpipe", "transport": transport}],
-    }
-    (only,) = parse_experiment(document, "exp.yaml", Path()).points()
-    return only
+    return sweep_point(
+        {
+            "engine": "simulate",
+            "clock": "virtual",
+            "topology": {
+                "datacenters": [{"name": "east", "hosts": pipelines}, {"name": "west", "hosts": pipelines}],
+                "wan": {"latency": "20ms", "rate": "1Gbit", **wan},
+            },
+            "compute": {"forward": "10ms", "backward": "20ms", "activation": activation, "gradient": "1MiB"},
+            "training": {"stages": 2, "pipelines": pipelines, "microbatches": 4, "iterations": 2, "warmup": 0},
+            "variants": [{"name": "v", "schedule": "gpipe", "transport": transport}],
+        }
+    )
 
 
 def simulated(own: SweepPoint, iterations: int = 2, repeat: int = 0) -> Simulation:

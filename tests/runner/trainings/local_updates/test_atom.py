@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.support.refused import refused
-from wanbed.runner.planner.experiment_file import parse_experiment
+from tests.support.runner.small_experiment import sweep_point
 from wanbed.runner.resolve.experiment import SweepPoint
 from wanbed.runner.simulator.variant_simulation import simulate_variant
 from wanbed.runner.tcp.effects import IDEAL
@@ -40,8 +40,7 @@ def document(options: dict[str, Any], **changes: Any) -> dict[str, Any]:
 
 
 def point(options: dict[str, Any], **changes: Any) -> SweepPoint:
-    (found,) = parse_experiment(document(options, **changes), "exp.yaml", Path()).points()
-    return found
+    return sweep_point(document(options, **changes))
 
 
 def refusal(options: dict[str, Any], **changes: Any) -> str:

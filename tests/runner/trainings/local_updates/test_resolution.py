@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.runner.small_experiment import sweep_point
 from wanbed.ground.errors import InputError
 from wanbed.runner.bound.lower_bound import lower_bounds
 from wanbed.runner.emulation.rank_configs import SharedConfig, configure_ranks
@@ -32,8 +33,7 @@ STREAMING = {"sync_every": 4, "fragments": 2, "delay": 1, "alpha": 0.5, "wire": 
 
 def point(options: dict[str, Any], variant: dict[str, Any] | None = None, **sections: Any) -> SweepPoint:
     written = {"name": "diloco", "schedule": "diloco", "options": options, **(variant or {})}
-    (only,) = parse_experiment({**THREE, "variants": [written], **sections}, "exp.yaml", Path()).points()
-    return only
+    return sweep_point({**THREE, "variants": [written], **sections})
 
 
 def refusal(options: dict[str, Any], variant: dict[str, Any] | None = None, **sections: Any) -> str:

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.runner.simulator.variants import all_reduces_ns, sweep_point
+from tests.runner.simulator.variants import all_reduces_ns
+from tests.support.runner.small_experiment import sweep_point
 from tests.support.simulator.events import run_all
 from wanbed.runner.resolve.connections import count_connections
 from wanbed.runner.simulator.channels.network import Network

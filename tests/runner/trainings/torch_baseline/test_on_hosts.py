@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.runner.small_experiment import sweep_point
 from wanbed.runner.emulation.rank_configs import FIRST_PORT, SharedConfig
-from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.resolve.experiment import SweepPoint
 from wanbed.runner.trainings.torch_baseline.on_hosts import configure_baseline
 from wanbed.testbed.network.address_book import AddressBook
@@ -16,19 +16,19 @@ from wanbed.workloads.gpt.gpt_config import GptConfig
 
 @pytest.fixture
 def point() -> SweepPoint:
-    document = {
-        "topology": {
-            "datacenters": [{"name": "east", "hosts": 2}, {"name": "west", "hosts": 2}],
-            "wan": {"latency": "10ms"},
-        },
-        "model": "gpt-tiny",
-        "compute": {"kind": "torch", "checkpointing": False, "threads": 2},
-        "training": {"stages": 2, "pipelines": 2, "microbatches": 4, "iterations": 3, "precision": "fp32"},
-        "variants": [{"name": "peer", "schedule": "torch-1f1b"}],
-        "seed": 9,
-    }
-    (only,) = parse_experiment(document, "exp.yaml", Path()).points()
-    return only
+    return sweep_point(
+        {
+            "topology": {
+                "datacenters": [{"name": "east", "hosts": 2}, {"name": "west", "hosts": 2}],
+                "wan": {"latency": "10ms"},
+            },
+            "model": "gpt-tiny",
+            "compute": {"kind": "torch", "checkpointing": False, "threads": 2},
+            "training": {"stages": 2, "pipelines": 2, "microbatches": 4, "iterations": 3, "precision": "fp32"},
+            "variants": [{"name": "peer", "schedule": "torch-1f1b"}],
+            "seed": 9,
+        }
+    )
 
 
 def planned(

@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.results.chakra.wire_format import rank_file
-from tests.runner.simulator.variants import sweep_point
 from tests.support.runner.called_wanbed import simulate_here
 from tests.support.runner.chakra_traces import (
     all_reduce,
@@ -23,6 +22,7 @@ from tests.support.runner.chakra_traces import (
     write_trace,
 )
 from tests.support.runner.chakra_traces import spans_of as recorded_spans
+from tests.support.runner.small_experiment import sweep_point
 from wanbed.results.chakra.node import ChakraNode, CollectiveType, NodeType
 from wanbed.results.chakra.rank_file import rank_bytes
 from wanbed.runner.simulator.simulation import KIND_CODES, Simulation

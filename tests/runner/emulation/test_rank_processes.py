@@ -131,15 +131,18 @@ def injector(asked: Asked, *faults: PlannedFault) -> FaultInjector:
     return made
 
 
+def look_at(clock: Clock, faults: FaultInjector, at_s: float) -> None:
+    clock.now_ns = round(at_s * S)
+    faults.look()
+
+
 def test_what_is_sent_ahead_is_asked_for_before_its_moment(clock: Clock) -> None:
     asked = Asked(lead_ns=S // 2)
     faults = injector(asked, PlannedFault("host", "west-0", -1, 2 * S, ("west-0",)))
-    clock.now_ns = 11 * S
-    faults.look()
+    look_at(clock, faults, 11)
     assert asked.seen == []
     assert faults.wait_s(5) == 0.5
-    clock.now_ns = round(11.5 * S)
-    faults.look()
+    look_at(clock, faults, 11.5)
     assert asked.seen == ["fail ['west-0'] [1] at 12"]
     assert faults.lost_hosts == {"west-0"}
 
@@ -151,18 +154,15 @@ def test_a_return_waits_for_its_moment_and_comes_before_a_failure_that_is_later(
         PlannedFault("rank", "", 1, S, (), back_ns=2 * S),
         PlannedFault("host", "east-0", -1, round(2.2 * S), ("east-0",)),
     )
-    clock.now_ns = round(11.9 * S)
-    faults.look()
+    look_at(clock, faults, 11.9)
     assert asked.seen == ["fail [] [1] at 11"]
-    clock.now_ns = 12 * S
-    faults.look()
+    look_at(clock, faults, 12)
     assert asked.seen[1:] == ["connect []", "start 1", "fail ['east-0'] [0] at 12.2"]
 
 
 def test_a_gateway_that_fails_kills_nobody(clock: Clock) -> None:
     asked = Asked(lead_ns=0)
     faults = injector(asked, PlannedFault("gateway", "west", -1, S, ("west-0",)))
-    clock.now_ns = 11 * S
-    faults.look()
+    look_at(clock, faults, 11)
     assert asked.seen == ["fail ['west-0'] [] at 11"]
     assert faults.has_hit(1)

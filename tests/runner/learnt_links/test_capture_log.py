@@ -129,13 +129,16 @@ def sizes_of(tmp_path: Path, frames: Sequence[bytes], link_type: int = 1) -> lis
     return read_log(east, west).size_bytes.tolist()
 
 
-@pytest.mark.parametrize("count", [1, 2, 10, 44])
-def test_a_packet_of_many_segments_was_as_many_frames(tmp_path: Path, count: int) -> None:
-    assert sizes_of(tmp_path, [segments(number, count * 1448) for number in range(5)]) == [count * 1514] * 5
-
-
-def test_the_last_segment_may_be_short(tmp_path: Path) -> None:
-    assert sizes_of(tmp_path, [segments(number, 2 * 1448 + 1) for number in range(5)]) == [2 * 1514 + 66 + 1] * 5
+@pytest.mark.parametrize(
+    ("payload_bytes", "size_bytes"),
+    [
+        *((count * 1448, count * 1514) for count in (1, 2, 10, 44)),
+        # The last segment may be short.
+        (2 * 1448 + 1, 2 * 1514 + 66 + 1),
+    ],
+)
+def test_a_packet_of_many_segments_was_as_many_frames(tmp_path: Path, payload_bytes: int, size_bytes: int) -> None:
+    assert sizes_of(tmp_path, [segments(number, payload_bytes) for number in range(5)]) == [size_bytes] * 5
 
 
 @pytest.mark.parametrize(("mss", "frames"), [(8960, 1), (1400, 7)])

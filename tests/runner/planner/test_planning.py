@@ -186,10 +186,9 @@ def test_a_gap_is_what_another_candidate_might_have_more() -> None:
     task = task_of(document({"a": 4, "b": 3}, 2))
     found = plan(task, pricing=pricing_of(task))
     best = found.chosen.price.tokens_per_s
-    assert replace(found, at_most=best).proven
-    assert replace(found, at_most=best).gap == 0
-    assert not replace(found, at_most=1.25 * best).proven
-    assert replace(found, at_most=1.25 * best).gap == pytest.approx(0.25)
+    for times, proven, gap in ((1, True, 0), (1.25, False, pytest.approx(0.25))):
+        bounded = replace(found, at_most=times * best)
+        assert (bounded.proven, bounded.gap) == (proven, gap)
     assert (task.counted, task.counted_per_sequence) == ("tokens", 4096)
     plain = task_of({**document({"a": 2}, 2), "model": None})
     assert (plain.counted, plain.counted_per_sequence) == ("sequences", 1)

@@ -57,27 +57,45 @@ def test_machines_without_labels_are_taken_in_the_order_of_their_names() -> None
     }
 
 
-def test_a_label_decides_and_machines_without_one_fill_up() -> None:
-    nodes = [node("a"), node("b", "west"), node("c", "east"), node("d")]
-    assert place_hosts(network(east=2, west=2), nodes) == {
-        "east-0": "c",
-        "east-1": "a",
-        "west-0": "b",
-        "west-1": "d",
-    }
-
-
-def test_several_hosts_share_a_machine_and_two_datacenters_never_do() -> None:
-    assert place_hosts(network(east=3, west=1), RACK, 2) == {
-        "east-0": "rack1",
-        "east-1": "rack1",
-        "east-2": "rack2",
-        "west-0": "rack3",
-    }
-
-
-def test_a_machine_without_cpus_only_drives() -> None:
-    assert place_hosts(network(east=1, west=1), [node("a-head", cpus=0), *RACK])["east-0"] == "rack1"
+@pytest.mark.parametrize(
+    ("topology", "nodes", "per_machine", "machines"),
+    [
+        pytest.param(
+            network(east=2, west=2),
+            [node("a"), node("b", "west"), node("c", "east"), node("d")],
+            1,
+            ["c", "a", "b", "d"],
+            id="a label decides and machines without one fill up",
+        ),
+        pytest.param(
+            network(east=3, west=1),
+            RACK,
+            2,
+            ["rack1", "rack1", "rack2", "rack3"],
+            id="several hosts share a machine and two datacenters never do",
+        ),
+        pytest.param(
+            network(east=1, west=1),
+            [node("a-head", cpus=0), *RACK],
+            1,
+            ["rack1", "rack2"],
+            id="a machine without CPUs only drives",
+        ),
+        pytest.param(
+            network(east=1, west=1),
+            [node("a", "north"), node("b"), node("c")],
+            1,
+            ["b", "c"],
+            id="a machine for another experiment's datacenter is left alone",
+        ),
+    ],
+)
+def test_hosts_are_placed_in_their_order(
+    topology: Topology, nodes: list[Node], per_machine: int, machines: list[str]
+) -> None:
+    assert place_hosts(topology, nodes, per_machine) == dict(
+        zip((host.name for host in topology.hosts), machines, strict=True)
+    )
 
 
 @pytest.mark.parametrize(
@@ -124,10 +142,8 @@ def test_hosts_that_do_not_fit_are_refused_with_the_arithmetic(
     assert refused(lambda: place_hosts(topology, nodes, per_machine, sharing)) == said
 
 
-def test_a_machine_for_another_experiments_datacenter_is_left_alone() -> None:
-    nodes = [node("a", "north"), node("b"), node("c")]
-    assert set(place_hosts(network(east=1, west=1), nodes).values()) == {"b", "c"}
-    assert unknown_labels(network(east=1, west=1), nodes) == [
+def test_a_label_that_names_no_datacenter_is_told() -> None:
+    assert unknown_labels(network(east=1, west=1), [node("a", "north"), node("b"), node("c")]) == [
         "a is labelled wanbed.datacenter=north, no datacenter here: there are east and west"
     ]
 

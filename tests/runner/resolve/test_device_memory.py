@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.present import present
 from wanbed.ground.errors import InputError
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.resolve.device_memory import (
@@ -138,9 +139,7 @@ def test_a_swapped_model_takes_what_two_groups_may_have_of_a_gpu() -> None:
         training={"pipelines": 2, "microbatches": 4, "iterations": 4, "warmup": 1},
         variants=[{"name": "only", "schedule": "atom", "options": options}],
     )
-    on_gpu, on_cpu = (next(process_needs(of, of.variants[0], on_cpu=each)).training for each in (False, True))
-    assert on_gpu is not None
-    assert on_cpu is not None
+    on_gpu, on_cpu = (present(next(process_needs(of, of.variants[0], on_cpu=each)).training) for each in (False, True))
     assert (on_gpu.weight_bytes, on_gpu.gradient_bytes, on_gpu.optimizer_bytes) == (4 * GIB, 4 * GIB, 0)
     assert on_cpu.optimizer_bytes > on_cpu.weight_bytes > 8 * GIB
 

@@ -62,20 +62,17 @@ def test_parts_share_their_stages_times_to_the_nanosecond() -> None:
         {"schedule": "interleaved-1f1b", "training": {"virtual_stages": 3}},
         compute={"forward": ["10ns", "11ns", "12ns"], "activation": "1MiB"},
     ).work
-    assert work.virtual is not None
-    assert work.virtual.forward_ns == (3, 3, 4, 3, 4, 4, 4, 4, 4)
+    assert present(work.virtual).forward_ns == (3, 3, 4, 3, 4, 4, 4, 4, 4)
     assert work.forward_ns == (10, 11, 12)
-    assert work.activation_bytes == work.virtual.activation_bytes == (2**20,) * 8
+    assert work.activation_bytes == present(work.virtual).activation_bytes == (2**20,) * 8
 
 
 def test_a_profile_cuts_the_model_into_the_virtual_stages() -> None:
     variant = resolved(ZB_V, compute={"profile": "a100"}, model="gpt-a", training={"stages": 3, "pipelines": 2})
     (point,) = experiment(ZB_V, compute={"profile": "a100"}, model="gpt-a").points()
-    assert point.spec.model is not None
-    config = present(point.spec.model.config)
+    config = present(present(point.spec.model).config)
     times = load_profile("a100", relative_to=Path()).stage_times(config, 6)
-    assert variant.work.virtual is not None
-    assert variant.work.virtual.forward_ns == tuple(each.forward_ns for each in times)
+    assert present(variant.work.virtual).forward_ns == tuple(each.forward_ns for each in times)
     # The first stage has the embeddings and, as the last virtual stage, the head.
     assert variant.work.forward_ns[0] == times[0].forward_ns + times[5].forward_ns
     sizes = [config.gradient_bytes(part, 6, "bf16") for part in range(6)]
@@ -170,8 +167,7 @@ def test_a_stage_computes_its_own_parts_in_order_of_its_chunks_and_in_dilated_ti
     assert [costs.durations.forward_ns for costs in variant.chunk_costs(1, 3.0)] == [30, 30]
     assert resolved({"schedule": "1f1b"}).chunk_costs(0) == ()
     profiled = resolved(ZB_V, compute={"profile": "a100"}, model="gpt-a")
-    assert profiled.work.virtual is not None
-    whole = profiled.work.virtual.forward_ns
+    whole = present(profiled.work.virtual).forward_ns
     for stage, (first, second) in enumerate(((0, 5), (1, 4), (2, 3))):
         own = [costs.durations.forward_ns for costs in profiled.chunk_costs(stage)]
         assert own == [whole[first], whole[second]]

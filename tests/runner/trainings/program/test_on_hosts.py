@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.refused import refused
 from wanbed.ground.errors import InputError
 from wanbed.results.records.span_log import Span, SpanLog, SpanLogHeader
 from wanbed.runner.planner.experiment_file import parse_experiment
@@ -195,24 +196,22 @@ def places(home: HostHome | None = None, **program: Any) -> ProgramPlaces:
 def test_every_process_is_told_its_rank_and_where_all_meet() -> None:
     of = places()
     east, west = of.hosts
-    environment = of.environment(east, of.places_on(east)[1])
-    assert {name: environment[name] for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE")} == {
+    told = {
         "RANK": "1",
         "LOCAL_RANK": "1",
         "WORLD_SIZE": "3",
         "LOCAL_WORLD_SIZE": "2",
+        "MASTER_ADDR": of.addresses.address(east),
+        "MASTER_PORT": "20000",
     }
-    assert environment["MASTER_ADDR"] == of.addresses.address(east)
-    assert environment["MASTER_PORT"] == "20000"
+    assert told.items() <= of.environment(east, of.places_on(east)[1]).items()
     assert of.environment(west, of.places_on(west)[0])["RANK"] == "2"
 
 
 def test_libraries_are_kept_on_the_emulated_network() -> None:
-    environment = places().environment(places().hosts[0])
-    assert environment["GLOO_SOCKET_IFNAME"] == "eth0"
-    assert environment["NCCL_HOSTID"] == "east-0"
-    assert environment["UCX_NET_DEVICES"] == "eth0"
-    assert environment["NCCL_P2P_DISABLE"] == environment["NCCL_SHM_DISABLE"] == environment["NCCL_IB_DISABLE"] == "1"
+    kept = {"GLOO_SOCKET_IFNAME": "eth0", "NCCL_HOSTID": "east-0", "UCX_NET_DEVICES": "eth0"}
+    kept |= dict.fromkeys(("NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE", "NCCL_IB_DISABLE"), "1")
+    assert kept.items() <= places().environment(places().hosts[0]).items()
 
 
 def test_programs_beside_wanbed_s_python_are_found_after_those_of_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -277,9 +276,7 @@ def test_torchrun_belongs_to_the_python_of_the_command(command: list[str], launc
 def test_with_a_static_rendezvous_ranks_follow_the_order_of_hosts() -> None:
     of = places(launcher="torchrun", rendezvous="static")
     words = torchrun_command(of, of.hosts[1], "token", ["each"], Path("/logs"))
-    assert "--node-rank=1" in words
-    assert f"--master-addr={of.rendezvous_address}" in words
-    assert "--rdzv-backend=static" in words
+    assert {"--node-rank=1", f"--master-addr={of.rendezvous_address}", "--rdzv-backend=static"} <= set(words)
 
 
 def check(folder: Path, **program: Any) -> None:
@@ -342,9 +339,7 @@ def test_one_that_is_not_is_named_with_its_field(
 ) -> None:
     (tmp_path / "plain.txt").write_text("")
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(InputError) as caught:
-        check(tmp_path, **program)
-    assert said in str(caught.value)
+    assert said in refused(lambda: check(tmp_path, **program))
 
 
 def test_torchrun_has_to_be_on_path_where_the_command_names_no_python(

@@ -7,7 +7,7 @@ import pytest
 from tests.support.refused import refused
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.resolve.experiment import SweepPoint
-from wanbed.runner.trainings.program.resolution import ProgramVariant
+from wanbed.runner.trainings.program.resolution import ProgramVariant, ResolvedProgram
 
 TRAIN: dict[str, Any] = {"command": ["python", "train.py"]}
 
@@ -33,6 +33,18 @@ def refusal(program: dict[str, Any], **more: Any) -> str:
     return refused(lambda: parse_experiment(document(program, **more), "exp.yaml", Path("/tmp")))
 
 
+def program_of(point: SweepPoint) -> ResolvedProgram:
+    (variant,) = point.variants
+    assert isinstance(variant, ProgramVariant)
+    return variant.program
+
+
+def counts(point: SweepPoint) -> tuple[int, int, int]:
+    """Return the iterations of a program, those that warm up, and those that are profiled."""
+    program = program_of(point)
+    return program.iterations, program.warmup, program.profiled
+
+
 def test_ranks_follow_the_order_of_hosts_and_their_gpus() -> None:
     (variant,) = resolved({}).variants
     seats = [(place.host.name, place.gpu) for place in variant.placement.places]
@@ -46,12 +58,8 @@ def test_fewer_processes_than_gpus_may_be_asked_for() -> None:
 
 
 def test_iterations_and_warm_up_are_those_of_training_unless_written() -> None:
-    (variant,) = resolved({}, training={"iterations": 8, "warmup": 2}).variants
-    assert isinstance(variant, ProgramVariant)
-    assert (variant.program.iterations, variant.program.warmup, variant.program.profiled) == (8, 2, 1)
-    (variant,) = resolved({"iterations": 9, "warmup": 3, "profile": 2}).variants
-    assert isinstance(variant, ProgramVariant)
-    assert (variant.program.iterations, variant.program.warmup, variant.program.profiled) == (9, 3, 2)
+    assert counts(resolved({}, training={"iterations": 8, "warmup": 2})) == (8, 2, 1)
+    assert counts(resolved({"iterations": 9, "warmup": 3, "profile": 2})) == (9, 3, 2)
 
 
 def test_a_program_stands_beside_schedules_whatever_they_train_on() -> None:
@@ -95,9 +103,7 @@ def test_a_window_and_a_congestion_control_hold_for_a_program_s_connections() ->
 
 
 def test_one_iteration_at_least_is_left_to_measure() -> None:
-    (variant,) = resolved({"iterations": 4, "warmup": 2}).variants
-    assert isinstance(variant, ProgramVariant)
-    assert (variant.program.iterations, variant.program.warmup, variant.program.profiled) == (4, 2, 1)
+    assert counts(resolved({"iterations": 4, "warmup": 2})) == (4, 2, 1)
     assert resolved({"iterations": 3, "warmup": 1, "profile": 1}).variants
     assert resolved({"iterations": 2, "warmup": 1, "profile": 0}).variants
     assert "1 warm up and 1 are profiled, leaves none" in refusal({"iterations": 2, "warmup": 1, "profile": 1})
@@ -105,10 +111,9 @@ def test_one_iteration_at_least_is_left_to_measure() -> None:
 
 def test_the_python_of_torchs_launcher_is_that_of_the_command() -> None:
     def python_of(word: str) -> str | None:
-        (variant,) = resolved({"command": [word, "a"], "launcher": "torchrun"}).variants
-        assert isinstance(variant, ProgramVariant)
-        assert variant.program.uses_torchrun
-        return variant.program.torchrun_python
+        program = program_of(resolved({"command": [word, "a"], "launcher": "torchrun"}))
+        assert program.uses_torchrun
+        return program.torchrun_python
 
     assert [python_of(word) for word in ("python", "/usr/bin/python3.11", "{python}")] == [
         "python",
@@ -119,10 +124,9 @@ def test_the_python_of_torchs_launcher_is_that_of_the_command() -> None:
 
 
 def test_what_stands_for_the_same_everywhere_is_known_ahead() -> None:
-    (variant,) = resolved({"pattern": "step"}).variants
-    assert isinstance(variant, ProgramVariant)
-    assert variant.program.values_everywhere == {"python": sys.executable, "folder": str(Path("/tmp").resolve())}
-    assert (variant.program.marked_by, variant.program.uses_torchrun, variant.program.profiled) == ("output", False, 0)
+    program = program_of(resolved({"pattern": "step"}))
+    assert program.values_everywhere == {"python": sys.executable, "folder": str(Path("/tmp").resolve())}
+    assert (program.marked_by, program.uses_torchrun, program.profiled) == ("output", False, 0)
 
 
 @pytest.mark.parametrize(

@@ -67,8 +67,7 @@ def test_every_gpu_is_read_at_the_begin_and_the_end(binding: FakePynvml) -> None
     assert [sample.device for sample in samples] == ["GPU-1", "GPU-2"] * 2
     assert samples == sorted(samples, key=lambda sample: sample.time_ns)
     assert samples[0].utilization is not None
-    assert samples[0].power_w is not None
-    assert samples[1].power_w is None
+    assert [sample.power_w is None for sample in samples] == [False, True] * 2
     assert facts == {}
 
 
@@ -76,7 +75,7 @@ def test_nvml_is_closed_at_the_end(binding: FakePynvml) -> None:
     with ExitStack() as ending:
         GpuSampler.of(hosts_owning("GPU-1"), ending)
         assert binding.sessions == 1
-    assert binding.sessions == 0
+    assert not binding.sessions
 
 
 def test_a_lost_gpu_has_a_fault_and_the_others_are_still_read(binding: FakePynvml) -> None:
@@ -125,9 +124,8 @@ def link_samples(readings: list[Reading], dilation: float = 1.0) -> list[LinkSam
 
 def test_samples_count_from_the_first_reading() -> None:
     samples = [sample for sample in link_samples(READINGS) if sample.scope == "link"]
-    assert [sample.wire_bytes for sample in samples] == [0, 3000, 8000]
-    assert [sample.packets for sample in samples] == [0, 3, 10]
-    assert [sample.drops for sample in samples] == [0, 0, 3]
+    counted = [(0, 0, 0), (3000, 3, 0), (8000, 10, 3)]
+    assert [(sample.wire_bytes, sample.packets, sample.drops) for sample in samples] == counted
     assert {(sample.source, sample.destination) for sample in samples} == {("east", "west")}
 
 
@@ -372,6 +370,4 @@ def test_the_reader_is_closed_at_the_end() -> None:
 
 
 def test_sampling_takes_a_fiftieth_of_a_core_and_a_bounded_number_of_rounds_and_none_without_ranks() -> None:
-    assert TcpSampler.max_core_share == 0.02
-    assert TcpSampler.max_readings == 300
-    assert not TcpSampler.reads_at_end
+    assert (TcpSampler.max_core_share, TcpSampler.max_readings, TcpSampler.reads_at_end) == (0.02, 300, False)

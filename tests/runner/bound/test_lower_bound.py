@@ -122,13 +122,6 @@ def test_no_simulated_iteration_of_virtual_stages_is_shorter_than_its_bound(data
     )
 
 
-def test_a_gpu_does_the_work_of_all_its_virtual_stages() -> None:
-    virtual: dict[str, Any] = {"compute": {"backward": "20ms"}, "schedule": "interleaved-1f1b"}
-    virtual["training"] = {"stages": 2, "microbatches": 16, "virtual_stages": 2}
-    expected = 5 + 10 + 16 * 30 + 10 + 10, "gpu of stage 1"
-    assert both(bounds_of(**virtual)) == (expected, expected)
-
-
 def bounds_of(schedule: str = "gpipe", **changes: Any) -> LowerBounds | None:
     """The bounds of two stages of 10 + 20 ms, 4 microbatches of 1 MiB, over 10 ms and 1 Gbit/s a node pair."""
     variant = {"name": "v", "schedule": schedule, **changes.pop("variant", {})}
@@ -161,6 +154,17 @@ def both(bounds: LowerBounds | None) -> tuple[tuple[float, str], tuple[float, st
     ("changes", "expected"),
     [
         ({}, (10 + 10 + 4 * 30 + 10 + 20, "gpu of stage 1")),
+        # A GPU does the work of all its virtual stages.
+        (
+            {
+                "schedule": "interleaved-1f1b",
+                "compute": {"backward": "20ms"},
+                "training": {"microbatches": 16, "virtual_stages": 2},
+            },
+            (5 + 10 + 16 * 30 + 10 + 10, "gpu of stage 1"),
+        ),
+        # Of GPUs that differ the slowest decides.
+        ({"compute": {"slower": [{"stage": 1, "factor": 2}]}}, (10 + 10 + 4 * 60 + 10 + 20, "gpu of stage 1")),
         ({"wan": {"latency": "200ms"}}, (10 + 200 + 4 * 30 + 200 + 20, "fill and drain")),
         ({"training": {"memory_bound": 1}, "schedule": "1f1b"}, (4 * (60 + 20), "memory of stage 0")),
         ({"compute": {"activation": "12500000B"}}, (10 + 400 + 10 + 30 + 110 + 20, "node pair east-0 to west-0")),
@@ -224,12 +228,6 @@ def test_an_all_reduce_that_overlaps_begins_with_the_first_bucket_of_the_last_ba
     assert both(of(all_reduce_overlap=False)) == (expected, expected)
     expected = 120 - 16 + 1000, "all-reduce of stage 0"
     assert both(of(all_reduce_overlap=True, bucket="25000000B")) == (expected, expected)
-
-
-def test_of_gpus_that_differ_the_slowest_decides() -> None:
-    slower = {"slower": [{"stage": 1, "factor": 2}]}
-    expected = 10 + 10 + 4 * 60 + 10 + 20, "gpu of stage 1"
-    assert both(bounds_of(compute=slower)) == (expected, expected)
 
 
 def test_torchs_own_schedules_have_no_bound() -> None:

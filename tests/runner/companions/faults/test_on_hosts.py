@@ -158,13 +158,10 @@ def test_a_trial_that_began_again_lost_the_work_since_the_last_iteration_that_co
 ) -> None:
     second = Attempt(point.variants[0], 2, EPOCH + 6 * S, (log(0, range(2, 6), 6), log(1, range(2, 6), 6)))
     facts = FaultHistory(point.faults, 6, [first, second], first.faults, setting(point)).facts(None)
-    assert facts["outcome"] == "recovered"
-    assert facts["iterations_completed"] == 6
+    assert (facts["outcome"], facts["iterations_completed"]) == ("recovered", 6)
     (each,) = facts["disturbances"]
-    assert each["lost_work_ns"] == S // 2
-    assert each["iterations_lost"] == 0
-    assert each["time_to_detect_ns"] == S // 4
-    assert each["time_to_recover_ns"] == round(2.5 * S)
+    expected = {"lost_work_ns": S // 2, "iterations_lost": 0, "time_to_detect_ns": S // 4}
+    assert {**expected, "time_to_recover_ns": round(2.5 * S)}.items() <= each.items()
     assert facts["training_goodput"] == pytest.approx(6 / 9)
     assert list(fault_lines(facts)) == [
         "rank 1 failed at 3.500 s of the trial, every rank knew after 0.250 s, training began again after 2.500 s; "
@@ -182,11 +179,14 @@ def test_iterations_after_the_checkpoint_are_lost(point: SweepPoint, first: Atte
 
 def test_a_trial_that_cannot_go_on_keeps_what_it_had_and_the_reason(point: SweepPoint, first: Attempt) -> None:
     facts = FaultHistory(point.faults, 6, [first], first.faults, setting(point), "no host is left").facts(None)
-    assert facts["outcome"] == "failed"
-    assert facts["planned"]
-    assert facts["iterations_completed"] == 2
-    assert facts["reason"] == "rank 1 failed, and training cannot go on: no host is left"
-    assert facts["wall_ns"] == round(2.75 * S)
+    expected = {
+        "outcome": "failed",
+        "planned": True,
+        "iterations_completed": 2,
+        "reason": "rank 1 failed, and training cannot go on: no host is left",
+        "wall_ns": round(2.75 * S),
+    }
+    assert expected.items() <= facts.items()
 
 
 def test_a_trial_that_fails_when_every_iteration_is_kept_has_recovered_and_begins_no_other_attempt(

@@ -31,27 +31,34 @@ def link(rtt_ms: float) -> LinkMeasurement:
 CALIBRATION = Calibration(2, {"training.microbatches": "4"}, "wb-1", REPORTED, BEGAN_S, (link(40.0), link(40.1)))
 
 
-def test_links_of_a_network_that_stayed_up_are_not_measured_again() -> None:
-    assert CALIBRATION.holds("wb-1", dict(REPORTED), BEGAN_S + 1)
+@pytest.mark.parametrize(
+    ("network", "changed", "age_s", "rtts_ms", "holds"),
+    [
+        pytest.param("wb-1", {}, 1, (40.0, 40.1), True, id="a network that stayed up"),
+        pytest.param("wb-1", {}, MAX_AGE_S, (40.0, 40.1), True, id="ten minutes"),
+        pytest.param("wb-1", {}, MAX_AGE_S + 1, (40.0, 40.1), False, id="more than ten minutes"),
+        pytest.param("wb-2", {}, 1, (40.0, 40.1), False, id="brought up anew, even if it reads the same"),
+        pytest.param(
+            "wb-1",
+            {"qdiscs": {"east wan1": "netem delay 10ms"}},
+            1,
+            (40.0, 40.1),
+            False,
+            id="other qdiscs are reported",
+        ),
+        pytest.param("wb-1", {"sysctls": {}}, 1, (40.0, 40.1), False, id="other sysctls are reported"),
+        pytest.param("wb-1", {}, 1, (40.0, 60.0), False, id="a link outside tolerance"),
+    ],
+)
+def test_links_are_measured_again_unless_their_network_is_the_same_and_its_last_measurement_good_and_fresh(
+    network: str, changed: dict[str, object], age_s: float, rtts_ms: tuple[float, float], holds: bool
+) -> None:
+    calibration = replace(CALIBRATION, links=tuple(map(link, rtts_ms)))
+    assert calibration.holds(network, REPORTED | changed, BEGAN_S + age_s) is holds
 
 
-@pytest.mark.parametrize(("age_s", "holds"), [(MAX_AGE_S, True), (MAX_AGE_S + 1, False)])
-def test_they_are_measured_again_after_ten_minutes(age_s: float, holds: bool) -> None:
+def test_a_measurement_is_fresh_for_ten_minutes() -> None:
     assert MAX_AGE_S == 600
-    assert CALIBRATION.holds("wb-1", REPORTED, BEGAN_S + age_s) is holds
-
-
-def test_a_network_that_was_brought_up_anew_is_measured_anew_even_if_it_reads_the_same() -> None:
-    assert not CALIBRATION.holds("wb-2", REPORTED, BEGAN_S + 1)
-
-
-@pytest.mark.parametrize("changed", [{"qdiscs": {"east wan1": "netem delay 10ms"}}, {"sysctls": {}}])
-def test_a_network_whose_kernels_report_something_else_is_measured_anew(changed: dict[str, object]) -> None:
-    assert not CALIBRATION.holds("wb-1", REPORTED | changed, BEGAN_S + 1)
-
-
-def test_a_link_outside_tolerance_is_measured_again_at_the_next_sweep_point() -> None:
-    assert not replace(CALIBRATION, links=(link(40.0), link(60.0))).holds("wb-1", REPORTED, BEGAN_S + 1)
 
 
 BURSTS = {("east", "west"): 10_000, ("west", "west"): 50_000}

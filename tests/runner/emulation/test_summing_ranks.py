@@ -8,7 +8,7 @@ from wanbed.workloads.transport.links_config import RingConfig
 def test_replicas_sum_their_gradients_in_a_ring() -> None:
     plans = planned(four_by_two(PAIR))
     assert [plan.links.rings for plan in plans] == [(RingConfig((n % 4, n % 4 + 4), 1 + n % 4),) for n in range(8)]
-    assert {plan.compute.costs.sizes.gradient_bytes for plan in plans} == {7 * 1024}
+    assert {(plan.compute.costs.sizes.gradient_bytes, plan.compute.collective) for plan in plans} == {(7 * 1024, None)}
     assert all(plan.links.rings == () for plan in planned(point()))
 
 
@@ -68,12 +68,6 @@ def test_replicas_meet_at_the_host_of_their_first_to_sum_by_a_collective(all_red
         )
         == 2
     )
-
-
-def test_without_a_collective_the_ring_sums() -> None:
-    plans = planned(four_by_two(PAIR))
-    assert {plan.compute.collective for plan in plans} == {None}
-    assert all(len(plan.links.rings[0].ranks) == 2 for plan in plans)
 
 
 def test_ranks_are_told_their_buckets_where_all_reduces_overlap() -> None:

@@ -1,4 +1,5 @@
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -45,9 +46,15 @@ def test_nothing_compared_is_no_agreement() -> None:
         Agreement(())
 
 
-def test_a_missing_agreement_names_the_command_that_makes_it(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"agreement.json: no such file: make paper writes it"):
-        read_agreement(tmp_path)
+@pytest.mark.parametrize(
+    ("read", "command"),
+    [(read_agreement, "make paper writes it"), (read_random_agreement, "wanbed validate --random N --drawn")],
+)
+def test_a_missing_agreement_names_the_command_that_makes_it(
+    tmp_path: Path, read: Callable[[Path], object], command: str
+) -> None:
+    with pytest.raises(InputError, match=rf"agreement.json: no such file: {command}"):
+        read(tmp_path)
 
 
 @pytest.mark.parametrize("document", [{}, {"experiments": [{}]}, {"experiments": 1}, {"experiments": []}])
@@ -97,11 +104,6 @@ def test_the_farthest_off_comes_first() -> None:
     found = drawn(0.06, -0.2, 0.01, 0.11)
     assert [result.number for result in found.beyond(0.05)] == [1, 3, 0]
     assert [result.number for result in found.beyond(0.10)] == [1, 3]
-
-
-def test_a_missing_agreement_of_random_experiments_names_the_command_that_makes_it(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"agreement.json: no such file: wanbed validate --random N --drawn"):
-        read_random_agreement(tmp_path)
 
 
 @pytest.mark.parametrize("text", ["{}", '{"seed": 1, "asked": 1, "experiments": [1], "failed": {}}'])

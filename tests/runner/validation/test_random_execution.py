@@ -41,6 +41,18 @@ def finish(store: RunStore, iteration_s: float = 2.0) -> None:
     store.finish()
 
 
+def failing(reason: str) -> Inside:
+    """What guests leave where the third experiment fails for that reason."""
+
+    def inside(store: RunStore) -> None:
+        if "random-1-002" in store.path.name:
+            random_execution.fail_run(store, reason)
+        else:
+            finish(store)
+
+    return inside
+
+
 class Guests:
     """Stands for ``enter_virtual_time``: ``inside`` is done to each run of a batch in turn."""
 
@@ -125,13 +137,7 @@ def test_guests_run_side_by_side(monkeypatch: pytest.MonkeyPatch, drawn: list[Dr
 def test_a_failed_experiment_does_not_stop_the_others(
     monkeypatch: pytest.MonkeyPatch, drawn: list[DrawnExperiment]
 ) -> None:
-    def fails(store: RunStore) -> None:
-        if "random-1-002" in store.path.name:
-            random_execution.fail_run(store, "rank 3 is\nlost")
-        else:
-            finish(store)
-
-    found = run(monkeypatch, drawn, Guests(fails))
+    found = run(monkeypatch, drawn, Guests(failing("rank 3 is\nlost")))
     assert found.failed == {2: "rank 3 is lost"}
     assert len(found.results) == 6
 
@@ -153,13 +159,7 @@ def test_after_a_guest_dies_the_rest_runs_in_another(
 def test_resuming_runs_only_what_has_not_finished(
     monkeypatch: pytest.MonkeyPatch, drawn: list[DrawnExperiment]
 ) -> None:
-    def fails(store: RunStore) -> None:
-        if "random-1-002" in store.path.name:
-            random_execution.fail_run(store, "not today")
-        else:
-            finish(store)
-
-    run(monkeypatch, drawn, Guests(fails))
+    run(monkeypatch, drawn, Guests(failing("not today")))
     found = run(monkeypatch, drawn, guests := Guests(), resume=True)
     assert guests.batches == [["random-1-002"]]
     assert (len(found.results), found.failed) == (7, {})

@@ -12,6 +12,7 @@ import yaml
 
 from tests.support.runner.chakra_traces import nodes_of, replay_document, write_trace
 from tests.support.runner.small_experiment import sweep_point
+from tests.support.simulator.simulation_of import simulation_of
 from wanbed.runner.experiments.shipped_experiments import shipped_experiments
 from wanbed.runner.simulator.variant_simulation import simulate_variant
 
@@ -41,6 +42,5 @@ def test_a_replay_has_the_period_of_the_schedule(tmp_path: Path, experiment: str
     variant = point.variants[0]
     trained = simulate_variant(point.topology, variant, ITERATIONS)
     folder = write_trace(tmp_path, nodes_of(variant, trained, EXPORTED))
-    replay = sweep_point(replay_document(document, variant, folder, ITERATIONS))
-    replayed = simulate_variant(replay.topology, replay.variants[0], ITERATIONS)
+    replayed = simulation_of(replay_document(document, variant, folder, ITERATIONS), ITERATIONS)
     assert replayed.iteration_time_ns(1) == pytest.approx(trained.iteration_time_ns(1), rel=1e-6)

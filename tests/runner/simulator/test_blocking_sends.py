@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.runner.prefill_documents import point, with_prefill
-from tests.support.runner.small_experiment import sweep_point
+from tests.support.simulator.simulation_of import simulation_of
 from wanbed.runner.simulator.simulation import KIND_CODES, Simulation
 from wanbed.runner.simulator.variant_simulation import simulate_variant
 from wanbed.runner.validation.case import chain, iteration_ns, simulated
@@ -124,8 +124,7 @@ def test_nothing_is_computed_during_a_send(schedule: str, sharing: str) -> None:
         "training": {"stages": 4, "pipelines": 2, "microbatches": 4, "iterations": 2, "warmup": 0},
         "variants": [{"name": "v", "schedule": schedule, "transport": {"sharing": sharing, **BLOCKING}}],
     }
-    own = sweep_point(document)
-    spans = simulate_variant(own.topology, own.variants[0], 2).spans
+    spans = simulation_of(document, 2).spans
     kept = [*COMPUTING, *(KIND_CODES[kind] for kind in ("send", "all_reduce", "optimizer"))]
     for rank in range(8):
         chosen = (spans.rank == rank) & np.isin(spans.kind, kept)

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from tests.support.runner.small_experiment import sweep_point
+from tests.support.simulator.simulation_of import simulation_of
 from wanbed.runner.simulator.deadlock import DeadlockError
 from wanbed.runner.simulator.simulation import KIND_CODES, Simulation
 from wanbed.runner.simulator.variant_simulation import simulate_variant
@@ -37,8 +38,7 @@ def document(schedule: str = "gpipe", *, stages: int = 2, **training: Any) -> di
 
 
 def simulated(written: dict[str, Any], iterations: int, **options: Any) -> Simulation:
-    point = sweep_point(written)
-    return simulate_variant(point.topology, point.variants[0], iterations, effects=IDEAL, **options)
+    return simulation_of(written, iterations, effects=IDEAL, **options)
 
 
 def spans_ms(simulation: Simulation, rank: int, iteration: int) -> list[tuple[str, float, float]]:

@@ -4,13 +4,12 @@ from typing import Any
 
 import pytest
 
-from tests.support.runner.small_experiment import sweep_point
 from tests.support.simulator.events import run_all
+from tests.support.simulator.simulation_of import simulation_of
 from wanbed.runner.simulator.channels.shared_capacity import NodePairFlow, SharedCapacity
 from wanbed.runner.simulator.channels.shared_channel import SharedChannel
 from wanbed.runner.simulator.event_queue import EventQueue
 from wanbed.runner.simulator.simulation import Simulation
-from wanbed.runner.simulator.variant_simulation import simulate_variant
 from wanbed.testbed.network.flow_model.line import Line
 from wanbed.testbed.network.flow_model.window import SEGMENT_BYTES, TcpWindow, opened
 from wanbed.testbed.network.tcp_settings import TcpSettings
@@ -58,8 +57,7 @@ def ring(latency: str, *, replicas: int = 2, transport: dict[str, Any] | None = 
         "engine": "simulate",
         "variants": [{"name": "any", "schedule": "dp", "transport": {"window": "256KiB", **(transport or {})}}],
     }
-    point = sweep_point(document)
-    return simulate_variant(point.topology, point.variants[0], 2, **changes)
+    return simulation_of(document, 2, **changes)
 
 
 def window(size_bytes: int) -> TcpWindow:

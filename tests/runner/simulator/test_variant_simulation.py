@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from tests.support.present import present
 from tests.support.runner.small_experiment import sweep_point
+from tests.support.simulator.simulation_of import simulation_of
 from wanbed.results.records.span_log import COMPUTE_KINDS
 from wanbed.runner.resolve.experiment import SweepPoint
 from wanbed.runner.simulator.deadlock import SimulationError
@@ -448,8 +449,7 @@ def test_transfers_over_a_shared_boundary_leave_in_the_order_of_the_plan_for_the
 
 
 def wire_bytes(document: Mapping[str, Any], effects: TcpEffects) -> list[int]:
-    point = sweep_point(document)
-    traffic = simulate_variant(point.topology, point.variants[0], 1, effects=effects).traffic
+    traffic = simulation_of(document, 1, effects=effects).traffic
     return [int(each.wire_bytes[-1]) for each in traffic]
 
 

@@ -8,12 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.runner.small_experiment import sweep_point
 from tests.support.simulator.events import run_all
+from tests.support.simulator.simulation_of import simulation_of
 from wanbed.runner.simulator.channels.stream import Sender, Stream
 from wanbed.runner.simulator.channels.wan_traffic import ChannelTraffic, History, ServedStreams, part_sent
 from wanbed.runner.simulator.event_queue import EventQueue
-from wanbed.runner.simulator.variant_simulation import simulate_variant
 from wanbed.testbed.network.flow_model.line import FRAME_BYTES, PAYLOAD_BYTES, Line
 
 DAY_NS = 86_400 * 10**9
@@ -42,8 +41,7 @@ def test_node_pairs_are_told_in_the_order_of_their_senders() -> None:
         "engine": "simulate",
         "variants": [{"name": "any", "schedule": "gpipe", "placement": names}],
     }
-    point = sweep_point(document)
-    simulation = simulate_variant(point.topology, point.variants[0], 1, symmetry=False)
+    simulation = simulation_of(document, 1, symmetry=False)
     ways = [("west", "middle"), ("middle", "west"), ("middle", "east"), ("east", "middle")]
     assert [(traffic.source, traffic.destination) for traffic in simulation.traffic] == [
         (f"{one}-{pipeline}", f"{other}-{pipeline}") for pipeline in range(6) for one, other in ways
@@ -131,8 +129,7 @@ def test_what_is_asked_for_is_what_all_changes_say(gpus_per_host: int, data: st.
 
 
 def _traffic(gpus_per_host: int) -> tuple[Any, ...]:
-    point = sweep_point(full_trunks(gpus_per_host))
-    return simulate_variant(point.topology, point.variants[0], 1, symmetry=False).traffic
+    return simulation_of(full_trunks(gpus_per_host), 1, symmetry=False).traffic
 
 
 TRAFFIC = {gpus_per_host: _traffic(gpus_per_host) for gpus_per_host in (1, 2)}

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tests.runner.simulator.variants import all_reduces_ns
 from tests.support.present import present
 from tests.support.runner.small_experiment import sweep_point
+from tests.support.simulator.simulation_of import simulation_of
 from wanbed.runner.bound.lower_bound import lower_bounds
 from wanbed.runner.simulator.simulation import KIND_CODES, Simulation
 from wanbed.runner.simulator.variant_simulation import simulate_variant
@@ -48,8 +49,7 @@ def document(datacenters: int, seats: int, **changes: Any) -> dict[str, Any]:
 
 
 def simulated(written: dict[str, Any], effects: TcpEffects = IDEAL) -> Simulation:
-    point = sweep_point(written)
-    return simulate_variant(point.topology, point.variants[0], 2, effects=effects)
+    return simulation_of(written, 2, effects=effects)
 
 
 @pytest.mark.parametrize(("datacenters", "seats"), [(2, 2), (3, 2), (3, 4), (2, 6)])

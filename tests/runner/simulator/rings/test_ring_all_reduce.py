@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tests.runner.simulator.variants import all_reduces_ns
 from tests.support.runner.small_experiment import sweep_point
 from tests.support.simulator.events import run_all
+from tests.support.simulator.simulation_of import simulation_of
 from wanbed.runner.simulator.channels.changing_path import ChangingPath, constant
 from wanbed.runner.simulator.channels.shared_capacity import NodePairFlow, SharedCapacity
 from wanbed.runner.simulator.channels.shared_channel import ChangingChannel, SharedChannel
@@ -24,7 +25,6 @@ from wanbed.runner.simulator.rings.ring_all_reduce import (
     awaits_room,
 )
 from wanbed.runner.simulator.simulation import KIND_CODES, Simulation
-from wanbed.runner.simulator.variant_simulation import simulate_variant
 from wanbed.runner.tcp.channel import PrivateChannel
 from wanbed.runner.tcp.effects import IDEAL
 from wanbed.testbed.network.flow_model.congestion_window import CongestionWindow
@@ -184,8 +184,9 @@ def rings_over_one_trunk(rings: int, *, trunk: str, hosts_each: int) -> dict[str
 @pytest.mark.parametrize("rings", [1, 2, 4, 8])
 @pytest.mark.parametrize("one_host", [True, False])
 def test_rings_share_the_trunk_that_they_cross(rings: int, one_host: bool) -> None:
-    point = sweep_point(rings_over_one_trunk(rings, trunk="10Gbit", hosts_each=1 if one_host else rings))
-    simulation = simulate_variant(point.topology, point.variants[0], 1, effects=IDEAL)
+    simulation = simulation_of(
+        rings_over_one_trunk(rings, trunk="10Gbit", hosts_each=1 if one_host else rings), 1, effects=IDEAL
+    )
     # Two replicas send all of a gigabyte each: 0.8 s of 10 Gbit/s for every ring.
     assert max(all_reduces_ns(simulation)) / 1e9 == pytest.approx(0.8 * rings, rel=1e-3)
 
@@ -200,8 +201,7 @@ def test_a_ring_slows_the_activations_on_its_line_and_they_slow_it() -> None:
     alone = {**document, "compute": {**document["compute"], "activation": "1B"}}
 
     def ring_s(of: dict[str, Any]) -> float:
-        point = sweep_point(of)
-        return max(all_reduces_ns(simulate_variant(point.topology, point.variants[0], 1, effects=IDEAL))) / 1e9
+        return max(all_reduces_ns(simulation_of(of, 1, effects=IDEAL))) / 1e9
 
     assert ring_s(alone) == pytest.approx(1.0, rel=1e-3)
     assert ring_s(document) > 1.5
@@ -384,8 +384,7 @@ def apart(replicas: int, **changes: Any) -> dict[str, Any]:
 
 
 def simulated(document: dict[str, Any]) -> Simulation:
-    point = sweep_point(document)
-    return simulate_variant(point.topology, point.variants[0], 2, effects=IDEAL)
+    return simulation_of(document, 2, effects=IDEAL)
 
 
 def sums(simulation: Simulation, rank: int = 0, iteration: int = 0) -> list[tuple[int, int, int]]:

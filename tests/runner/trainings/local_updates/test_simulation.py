@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tests.runner.simulator.variants import all_reduces_ns
 from tests.support.runner.small_experiment import sweep_point
 from tests.support.simulator.events import run_all
+from tests.support.simulator.simulation_of import simulation_of
 from wanbed.runner.resolve.connections import count_connections
 from wanbed.runner.simulator.channels.network import Network
 from wanbed.runner.simulator.event_queue import EventQueue
@@ -360,8 +361,7 @@ def document(*, hosts: tuple[int, int, int] = (1, 1, 1), gradient: str = "1000KB
 
 
 def simulated_star(written: dict[str, Any], iterations: int = 4, effects: TcpEffects = IDEAL) -> Simulation:
-    point = sweep_point(written)
-    return simulate_variant(point.topology, point.variants[0], iterations, effects=effects)
+    return simulation_of(written, iterations, effects=effects)
 
 
 def sums_ms(simulation: Simulation, rank: int) -> list[tuple[float, float]]:

@@ -23,6 +23,7 @@ from tests.support.runner.chakra_traces import (
 )
 from tests.support.runner.chakra_traces import spans_of as recorded_spans
 from tests.support.runner.small_experiment import sweep_point
+from tests.support.simulator.simulation_of import simulation_of
 from wanbed.results.chakra.node import ChakraNode, CollectiveType, NodeType
 from wanbed.results.chakra.rank_file import rank_bytes
 from wanbed.runner.simulator.simulation import KIND_CODES, Simulation
@@ -97,8 +98,7 @@ def test_a_replayed_iteration_takes_as_long_as_the_schedules(
     found = [node for rank in nodes.values() for node in rank_file(rank_bytes(rank))[1]]
     assert len(found) == len(simulation.spans.rank)
     folder = write_trace(tmp_path_factory.mktemp("trace"), nodes)
-    replay = sweep_point(replay_document(document, variant, folder, 1))
-    replayed = simulate_variant(replay.topology, replay.variants[0], 1)
+    replayed = simulation_of(replay_document(document, variant, folder, 1), 1)
     assert lengths_ns(replayed) == lengths_ns(simulation)
     assert np.array_equal(np.sort(replayed.spans.end_ns), np.sort(simulation.spans.end_ns))
 
@@ -117,8 +117,9 @@ def test_a_measured_iteration_is_repeated_iteration_after_iteration(tmp_path: Pa
     point = sweep_point(document)
     simulation = simulate_variant(point.topology, point.variants[0], 3)
     folder = write_trace(tmp_path, nodes_of(point.variants[0], simulation, 1))
-    replay = sweep_point(replay_document(document, point.variants[0], folder, 3))
-    assert lengths_ns(simulate_variant(replay.topology, replay.variants[0], 3)) == lengths_ns(simulation)
+    assert lengths_ns(simulation_of(replay_document(document, point.variants[0], folder, 3), 3)) == lengths_ns(
+        simulation
+    )
 
 
 def document_of(folder: Path, iterations: int = 1) -> dict[str, Any]:
@@ -141,8 +142,7 @@ def replayed(
     effects: TcpEffects = IDEAL,
     pulse: Pulse | None = None,
 ) -> Simulation:
-    point = sweep_point(document_of(write_trace(folder, ranks), iterations))
-    return simulate_variant(point.topology, point.variants[0], iterations, effects=effects, pulse=pulse)
+    return simulation_of(document_of(write_trace(folder, ranks), iterations), iterations, effects=effects, pulse=pulse)
 
 
 def spans_of(simulation: Simulation, kind: str) -> list[tuple[int, int, int]]:

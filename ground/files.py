@@ -79,17 +79,42 @@ def check_place(path: Path) -> None:
 def written_whole(path: Path) -> Iterator[Path]:
     """Yield a temporary path to write to; when the block ends, the file there replaces ``path``.
 
-    If the block raises, ``path`` is unchanged and the temporary file is removed. An OSError names ``path``. Raise what
-    ``check_place`` does.
+    If the block raises, ``path`` is unchanged and the temporary file is removed. Others who write that file wait. An
+    OSError names ``path``. Raise what ``check_place`` does.
     """
     check_place(path)
     partial = path.with_name(path.name + PARTIAL)
-    try:
-        with naming(path):
+    with naming(path), _held(partial):
+        try:
             yield partial
             partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+        except BaseException:
+            # After the file was renamed, that path may be another writer's.
+            partial.unlink(missing_ok=True)
+            raise
+
+
+def _is_at(path: Path, descriptor: int) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False
+
+
+@contextmanager
+def _held(path: Path) -> Iterator[None]:
+    """Hold an empty file at ``path``, alone, until the block ends, which may rename or remove it."""
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            # Otherwise whoever held it before has renamed or removed it.
+            if _is_at(path, descriptor):
+                os.truncate(descriptor, 0)
+                yield
+                return
+        finally:
+            os.close(descriptor)
 
 
 @contextmanager

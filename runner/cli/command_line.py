@@ -22,6 +22,11 @@ class LazyCommand:
 
     def load(self, name: str) -> Any:
         """Import the command's module, and return the command as click knows it."""
+        from wanbed.runner.cli.exit_status import fit_address_space, one_line_errors
+
+        # What a command imports may not fit into a limited address space.
+        with one_line_errors():
+            fit_address_space()
         module, _, function = self.function.partition(":")
         app = typer.Typer(add_completion=False, rich_markup_mode=None)
         app.command(name, context_settings=self.settings)(getattr(import_module(module), function))

@@ -96,7 +96,6 @@ def one_line_errors() -> Iterator[None]:
         handlers[signal.SIGINT] = signal.default_int_handler
     previous = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
-        fit_address_space()
         yield
     except KeyboardInterrupt as interrupt:
         fail(_with_notes(_INTERRUPTED, interrupt), 128 + signal.SIGINT)

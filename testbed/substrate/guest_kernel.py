@@ -33,7 +33,7 @@ from wanbed.testbed.kernel.gateway_programming import link_index
 from wanbed.testbed.kernel.link_counters import Counters, PortCounters
 from wanbed.testbed.kernel.namespace import open_netlink, opened
 from wanbed.testbed.kernel.processors import process_tree, process_tree_cpu_s
-from wanbed.testbed.kernel.user_mode_linux import GuestMemoryError, fitted_kernel, memory_for_guest
+from wanbed.testbed.kernel.user_mode_linux import GuestMemoryError, allow_open_files, fitted_kernel, memory_for_guest
 from wanbed.testbed.network.addressing import HOST_INTERFACE
 from wanbed.testbed.network.gateway_plan import GatewayPlan
 from wanbed.testbed.substrate.asked_process import AskedProcess
@@ -160,6 +160,8 @@ MAX_GUEST_HOSTS = 64
 _MIB = 2**20
 _WANTED_MEMORY_BYTES, _LEAST_MEMORY_BYTES = 768 * _MIB, 192 * _MIB
 """Half of the least is touched by 64 hosts' gateways; packets that wait on long and fast links take more."""
+_OPEN_FILES, _OPEN_FILES_A_HOST, _WANTED_OPEN_FILES = 64, 2, 1024
+"""With fewer open files a guest's agent ends, and with it the guest: 62 are enough for 2 hosts, 72 for 8."""
 _VECTOR_DEPTH = 256
 _NICE = -20
 """Priority of the guest, so that computation on hosts does not slow down the network; ``nice`` goes on if refused."""
@@ -180,7 +182,7 @@ def guest_gateways(
     """Boot the guest, wait until its gateways are up, and move each host's device to the host's namespace.
 
     ``folder`` is the testbed's folder and is shared with the guest. After the block the guest is killed: it has no data
-    to write. Raise SubstrateError or GuestMemoryError if it does not come up.
+    to write. Raise SubstrateError or MissingError if it does not come up.
     """
     ports = [port for gateway in plan.gateways for port in gateway.host_ports]
     device = guest_device()
@@ -263,6 +265,7 @@ def _booted(plan: GatewayPlan, folder: Path, marker: str, device: GuestDevice, h
     program = shutil.which(GUEST_PROGRAM)
     if program is None:
         raise SubstrateError(f"{GUEST_PROGRAM} is not installed: apt-get install user-mode-linux")
+    allow_open_files(_NAME, _OPEN_FILES + _OPEN_FILES_A_HOST * hosts, _WANTED_OPEN_FILES)
     memory_folder, memory_bytes = gateway_guest_memory()
     # In a user namespace the installed one would change to its owner, who is nobody there.
     shutil.copyfile(shutil.which("mount") or "mount", folder / MOUNT)

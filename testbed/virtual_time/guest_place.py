@@ -2,19 +2,17 @@
 
 import os
 import random
-import resource
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from wanbed.ground.errors import MissingError
 from wanbed.testbed.kernel.user_mode_linux import memory_for_guest
 
 _GIB = 2**30
 _WANTED_MEMORY_BYTES, _LEAST_MEMORY_BYTES = 6 * _GIB, _GIB
 _LOOK_S = 0.1
 
-_LEAST_OPEN_FILES, _OPEN_FILES = 256, 16_384
+LEAST_OPEN_FILES, OPEN_FILES = 256, 16_384
 """A guest's kernel holds open every file that a process inside has open or mapped."""
 
 _MAP_COUNT = Path("/proc/sys/vm/max_map_count")
@@ -86,13 +84,3 @@ def raise_map_count(path: Path = _MAP_COUNT) -> None:
     """Raise that limit to ``WANTED_MAP_COUNT`` if this user may (root), until the machine restarts."""
     if map_count_advice(path) is not None and os.access(path, os.W_OK):
         path.write_text(str(WANTED_MAP_COUNT))
-
-
-def allow_open_files() -> None:
-    """Let the guest's kernel open as many files as this user may. Raise MissingError if those are too few for any."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if hard < _LEAST_OPEN_FILES:
-        raise MissingError(
-            f"virtual time takes {_LEAST_OPEN_FILES} open files at least, and ulimit -n allows {hard}: raise it"
-        )
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(_OPEN_FILES, hard)), hard))

@@ -3,6 +3,7 @@
 import errno
 import os
 import socket
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -37,12 +38,20 @@ def test_a_block_that_fails_leaves_the_old_file_and_nothing_beside_it(tmp_path: 
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_block_that_writes_nothing_is_an_error_and_the_old_file_stays(tmp_path: Path) -> None:
-    path = tmp_path / "a.json"
-    path.write_text("old")
-    with pytest.raises(FileNotFoundError), written_whole(path):
-        pass
-    assert path.read_text() == "old"
+def test_of_several_who_write_one_file_at_once_each_writes_it_whole(tmp_path: Path) -> None:
+    path, texts = tmp_path / "a.json", [str(number) * 100_000 for number in range(4)]
+
+    def write(text: str) -> set[str]:
+        seen = set()
+        for _ in range(20):
+            write_whole(path, text)
+            seen.add(path.read_text())
+        return seen
+
+    with ThreadPoolExecutor() as pool:
+        seen = set().union(*pool.map(write, texts))
+    assert seen <= set(texts)
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_what_a_killed_process_left_is_replaced(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from tests.reliability.kills.disturbances import (
     scene_of,
 )
 from tests.reliability.kills.disturbing import disturbed
-from tests.reliability.kills.outcomes import DISK, runs_of, same
+from tests.reliability.kills.outcomes import DISK, OUT, runs_of, same
 from tests.reliability.kills.room import Room, mounted, remount
 from tests.reliability.kills.scenes import Scene
 from wanbed.ground.errors import WanbedError
@@ -61,6 +61,7 @@ def attempt(disturbance: Disturbance, room: Room, given: Path, whole: Undisturbe
         for called, status in zip(calls, statuses, strict=True):
             wrong += _faults(disturbance, called, status, in_time=found.in_time)
         remount(folder / DISK, "rw", _ROOMY)
+        (folder / OUT).mkdir(exist_ok=True)
         loads, complaint = _loaded(scene, folder)
         wrong += complaint
         again = Called(scene, folder, "again", *(["--resume"] if scene.resumes else []))

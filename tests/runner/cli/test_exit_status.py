@@ -5,6 +5,8 @@ import os
 import re
 import resource
 import signal
+import subprocess
+import sys
 from importlib import import_module
 
 import pytest
@@ -246,6 +248,14 @@ def test_a_limit_that_is_too_low_for_any_command_is_named(monkeypatch: pytest.Mo
     limit(monkeypatch, 300_000 << 10)
     with pytest.raises(MissingError, match=r"takes 800000 KiB of address space, ulimit -v allows 300000: raise it$"):
         fit_address_space()
+
+
+@pytest.mark.parametrize("command", ["report", "trace", "simulate"])
+def test_a_limit_is_met_before_a_command_imports_more_than_fits(command: str) -> None:
+    argv = ["prlimit", "--as=330000000", sys.executable, "-m", "wanbed", command, "nothing"]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    (line,) = done.stderr.splitlines()
+    assert (done.returncode, line.partition(" takes ")[0]) == (5, "wanbed: wanbed")
 
 
 def test_a_name_in_a_line_does_not_reach_the_terminal_raw(capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,7 +7,6 @@ import pytest
 from wanbed.ground.errors import MissingError
 from wanbed.testbed.virtual_time.guest_place import (
     WANTED_MAP_COUNT,
-    allow_open_files,
     idle_ticks,
     least_busy_core,
     map_count_advice,
@@ -40,20 +39,6 @@ def test_a_higher_limit_is_left_alone(tmp_path: Path) -> None:
     limit.write_text("2000000\n")
     raise_map_count(limit)
     assert limit.read_text() == "2000000\n"
-
-
-def test_too_few_open_files_are_refused_with_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resource, "getrlimit", lambda _: (24, 128))
-    with pytest.raises(MissingError, match=r"takes 256 open files at least, and ulimit -n allows 128: raise it$"):
-        allow_open_files()
-
-
-def test_as_many_open_files_are_allowed_as_the_user_may_have(monkeypatch: pytest.MonkeyPatch) -> None:
-    allowed: list[tuple[int, int]] = []
-    monkeypatch.setattr(resource, "getrlimit", lambda _: (24, 4096))
-    monkeypatch.setattr(resource, "setrlimit", lambda _, limits: allowed.append(limits))
-    allow_open_files()
-    assert allowed == [(4096, 4096)]
 
 
 def test_a_limited_address_space_limits_the_memory_of_a_guest(monkeypatch: pytest.MonkeyPatch) -> None:

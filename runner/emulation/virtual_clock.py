@@ -9,7 +9,7 @@ from wanbed.ground.errors import InputError
 from wanbed.module_process import module_command
 from wanbed.runner.experiment.experiment_spec import ExperimentSpec
 from wanbed.testbed.kernel.inside import in_virtual_time
-from wanbed.testbed.kernel.user_mode_linux import allow_open_files
+from wanbed.testbed.kernel.open_files import allow_open_files
 from wanbed.testbed.substrate.offer import GUEST, RELAY
 from wanbed.testbed.virtual_time.guest import GuestError, run_inside
 from wanbed.testbed.virtual_time.guest_boot import GuestCommand, check_visible
@@ -65,7 +65,7 @@ def enter_virtual_time(
         check_visible(file, str(file))
     place = place or choose_place()
     raise_map_count()
-    allow_open_files("virtual time", LEAST_OPEN_FILES, OPEN_FILES)
+    allow_open_files("virtual time", OPEN_FILES, LEAST_OPEN_FILES)
     sys.stdout.flush()
     return run_inside(
         GuestCommand(module_command(module, *arguments), standard_input=standard_input),

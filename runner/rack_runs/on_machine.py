@@ -126,9 +126,7 @@ class MachineAgent(Wanted):
 
 def _folder_of_ray() -> Path:
     """Return the folder in which Ray keeps its sockets on this machine, and what is sent to it."""
-    from ray._private.worker import global_worker  # noqa: PLC0415
-
-    return Path(global_worker.node.get_session_dir_path())
+    return Path(import_module("ray._private.worker").global_worker.node.get_session_dir_path())
 
 
 class Surveyor(Wanted):

@@ -5,7 +5,6 @@ a flag says that this has been done. So wanbed creates interfaces itself and reg
 """
 
 import os
-import resource
 import select
 import shlex
 import signal
@@ -27,6 +26,7 @@ from wanbed.testbed.hosts.host import HostProcess, Program, SpawnOptions
 from wanbed.testbed.hosts.host_environment import covered
 from wanbed.testbed.hosts.joining import enter_host, entering
 from wanbed.testbed.kernel.killed import KilledError
+from wanbed.testbed.kernel.open_files import allow_open_files
 from wanbed.testbed.network.addressing import HOST_INTERFACE
 
 _PROMPT_S = 30.0
@@ -116,18 +116,13 @@ class EmulatedHost(Node):  # type: ignore[misc]
         self.cleanup()
 
 
-def _allow_descriptors(wanted: int) -> None:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(wanted, hard)), hard))
-
-
 class EmulatedNetwork(Mininet):  # type: ignore[misc]
     """Register the testbed's hosts with Mininet, for its prompt, without creating links or changing the system."""
 
     def __init__(self) -> None:
         # Set on Mininet's own class, where Mininet checks whether it still has to change the machine's sysctls.
         Mininet.inited = True
-        _allow_descriptors(_DESCRIPTORS)
+        allow_open_files("hosts", _DESCRIPTORS)
         super().__init__(topo=None, controller=None, build=False)
         self.built = True
 

@@ -186,14 +186,3 @@ def with_written_size(image: bytes, size: int) -> bytes | None:
     """
     fitted, places = _WRITTEN_SIZE.subn(lambda _: _SIZE.pack(size), image)
     return fitted if places else None
-
-
-def allow_open_files(whose: str, least: int, wanted: int) -> None:
-    """Let a guest's kernel open ``wanted`` files, or as many as this user may.
-
-    Raise MissingError, which names ``whose`` they are, if those are fewer than the ``least`` with which it works.
-    """
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if hard < least:
-        raise MissingError(f"{whose} takes {least} open files at least, and ulimit -n allows {hard}: raise it")
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(wanted, hard)), hard))

@@ -32,8 +32,9 @@ from wanbed.testbed.kernel.course_run import AppliedChange, CourseRecord
 from wanbed.testbed.kernel.gateway_programming import link_index
 from wanbed.testbed.kernel.link_counters import Counters, PortCounters
 from wanbed.testbed.kernel.namespace import open_netlink, opened
+from wanbed.testbed.kernel.open_files import allow_open_files
 from wanbed.testbed.kernel.processors import process_tree, process_tree_cpu_s
-from wanbed.testbed.kernel.user_mode_linux import GuestMemoryError, allow_open_files, fitted_kernel, memory_for_guest
+from wanbed.testbed.kernel.user_mode_linux import GuestMemoryError, fitted_kernel, memory_for_guest
 from wanbed.testbed.network.addressing import HOST_INTERFACE
 from wanbed.testbed.network.gateway_plan import GatewayPlan
 from wanbed.testbed.substrate.asked_process import AskedProcess
@@ -265,7 +266,7 @@ def _booted(plan: GatewayPlan, folder: Path, marker: str, device: GuestDevice, h
     program = shutil.which(GUEST_PROGRAM)
     if program is None:
         raise SubstrateError(f"{GUEST_PROGRAM} is not installed: apt-get install user-mode-linux")
-    allow_open_files(_NAME, _OPEN_FILES + _OPEN_FILES_A_HOST * hosts, _WANTED_OPEN_FILES)
+    allow_open_files(_NAME, _WANTED_OPEN_FILES, least=_OPEN_FILES + _OPEN_FILES_A_HOST * hosts)
     memory_folder, memory_bytes = gateway_guest_memory()
     # In a user namespace the installed one would change to its owner, who is nobody there.
     shutil.copyfile(shutil.which("mount") or "mount", folder / MOUNT)

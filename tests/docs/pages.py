@@ -32,6 +32,26 @@ def copied_sources(folder: Path) -> Path:
     return folder
 
 
+def extended_sources(folder: Path, section: str, package: str) -> Path:
+    """Copy the sources with the modules that a section of extending.md adds to ``package``, and its registry's line.
+
+    ``package`` is a folder below the root, like ``runner/trainings/counter``. The registry stands beside it.
+    """
+    sources = copied_sources(folder)
+    added, registry = sources / package, Path(package).with_name("registry.py")
+    added.mkdir()
+    (added / "__init__.py").touch()
+    *modules, line = blocks(DOCS / "extending.md", "python", section)
+    for text in modules:
+        place = sources / text.splitlines()[0].removeprefix("# ")
+        assert place.parent == added
+        place.write_text(text, encoding="utf-8")
+    assert line.startswith(f"# {registry}\n")
+    with (sources / registry).open("a", encoding="utf-8") as file:
+        file.write(line)
+    return sources
+
+
 def extended_wanbed(
     sources: Path, folder: Path, experiment: Mapping[str, Any], *arguments: str
 ) -> "subprocess.CompletedProcess[str]":

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.docs.pages import DOCS, blocks, copied_sources, extended_wanbed
+from tests.docs.pages import DOCS, blocks, extended_sources, extended_wanbed
 from wanbed import results
 
 EXPERIMENT: dict[str, Any] = {
@@ -25,19 +25,9 @@ EXPERIMENT: dict[str, Any] = {
 @pytest.fixture(scope="module")
 def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the sources with the page's folder, its line in the registry, and its field of the experiment file."""
-    sources = copied_sources(tmp_path_factory.mktemp("extended"))
-    folder = sources / "runner/companions/cpu_hog"
-    folder.mkdir()
-    (folder / "__init__.py").touch()
-    *modules, line = blocks(DOCS / "extending.md", "python", "A companion of a training")
-    for text in modules:
-        place = sources / text.splitlines()[0].removeprefix("# ")
-        assert place.parent == folder
-        place.write_text(text, encoding="utf-8")
-    assert line.startswith("# runner/companions/registry.py\n")
-    with (sources / "runner/companions/registry.py").open("a", encoding="utf-8") as registry:
-        registry.write(line)
-    (field,) = blocks(DOCS / "extending.md", "diff", "A companion of a training")
+    folder, section = tmp_path_factory.mktemp("extended"), "A companion of a training"
+    sources = extended_sources(folder, section, "runner/companions/cpu_hog")
+    (field,) = blocks(DOCS / "extending.md", "diff", section)
     subprocess.run(["git", "apply", "--recount", "--unidiff-zero"], cwd=sources, input=field, text=True, check=True)
     return sources
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.docs.pages import DOCS, blocks, copied_sources, extended_wanbed
+from tests.docs.pages import extended_sources, extended_wanbed
 from wanbed import results
 from wanbed.results.reading.run import Run
 
@@ -28,18 +28,8 @@ EXPERIMENT: dict[str, Any] = {
 @pytest.fixture(scope="module")
 def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the sources with the page's folder and its line in the registry."""
-    sources = copied_sources(tmp_path_factory.mktemp("extended"))
-    (sources / "runner/trainings/counter").mkdir()
-    (sources / "runner/trainings/counter/__init__.py").touch()
-    *modules, line = blocks(DOCS / "extending.md", "python", "A kind of training")
-    for text in modules:
-        place = sources / text.splitlines()[0].removeprefix("# ")
-        assert place.parent == sources / "runner/trainings/counter"
-        place.write_text(text, encoding="utf-8")
-    assert line.startswith("# runner/trainings/registry.py\n")
-    with (sources / "runner/trainings/registry.py").open("a", encoding="utf-8") as registry:
-        registry.write(line)
-    return sources
+    folder = tmp_path_factory.mktemp("extended")
+    return extended_sources(folder, "A kind of training", "runner/trainings/counter")
 
 
 def run_of(done: "subprocess.CompletedProcess[str]", home: Path) -> Run:

@@ -68,7 +68,7 @@ DENIED = Gpu("GPU 0", "570", fault="NVML: Insufficient Permissions")
 MIGS = tuple(Gpu("NVIDIA H100 MIG 1g.10gb", "570", f"MIG-{name}", parent="GPU-0") for name in "ab")
 
 SHARED = {"all_reduce": "nccl-shared", "device": "cuda", "sharing": 2}
-"""What lets two replicas that are summed by NCCL share a GPU."""
+"""The settings with which two replicas that NCCL sums share a GPU."""
 
 
 def offer(monkeypatch: pytest.MonkeyPatch, *gpus: Gpu, visible: str | None = None, files: tuple[str, ...] = ()) -> None:

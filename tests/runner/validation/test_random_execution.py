@@ -42,7 +42,7 @@ def finish(store: RunStore, iteration_s: float = 2.0) -> None:
 
 
 def failing(reason: str) -> Inside:
-    """What guests leave where the third experiment fails for that reason."""
+    """Return guests of which the third experiment fails for that reason."""
 
     def inside(store: RunStore) -> None:
         if "random-1-002" in store.path.name:

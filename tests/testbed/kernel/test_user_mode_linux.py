@@ -1,7 +1,6 @@
 """Memory of guests, and User-Mode Linux on processors with more registers than it was compiled for."""
 
 import os
-import resource
 import shutil
 import struct
 from pathlib import Path
@@ -15,7 +14,6 @@ from wanbed.testbed.kernel import user_mode_linux
 from wanbed.testbed.kernel import user_mode_linux as module
 from wanbed.testbed.kernel.user_mode_linux import (
     COMPILED_FOR_BYTES,
-    allow_open_files,
     fitted_kernel,
     memory_for_guest,
     register_state_bytes,
@@ -180,19 +178,3 @@ def test_the_state_has_the_legacy_area_its_header_and_what_the_processor_adds() 
     assert size is not None
     assert 512 + 64 <= size < 2**16
     assert (size > 2696 + 8192 - 64) == ("amx_tile" in flags)
-
-
-def test_too_few_open_files_are_refused_with_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resource, "getrlimit", lambda _: (24, 128))
-    with pytest.raises(
-        MissingError, match=r"the gateway guest takes 256 open files at least, and ulimit -n allows 128: raise it$"
-    ):
-        allow_open_files("the gateway guest", 256, 16_384)
-
-
-def test_as_many_open_files_are_allowed_as_the_user_may_have(monkeypatch: pytest.MonkeyPatch) -> None:
-    allowed: list[tuple[int, int]] = []
-    monkeypatch.setattr(resource, "getrlimit", lambda _: (24, 4096))
-    monkeypatch.setattr(resource, "setrlimit", lambda _, limits: allowed.append(limits))
-    allow_open_files("the gateway guest", 256, 16_384)
-    assert allowed == [(4096, 4096)]

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import resource
 import shutil
 import socket
 import subprocess
@@ -15,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from wanbed.ground.errors import MissingError
 from wanbed.ground.strict_model import parse_model
 from wanbed.testbed.claims.processes import MARKER, marked_processes
 from wanbed.testbed.kernel.course_run import AppliedChange
@@ -202,6 +204,12 @@ def test_a_guest_program_that_is_not_installed_is_named(tmp_path: Path, monkeypa
         guest_gateways(NO_GATEWAYS, tmp_path, "wb-1", {}),
     ):
         pass
+
+
+def test_a_guest_that_may_open_too_few_files_is_not_booted(booted: Boot, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (79, 79))
+    with pytest.raises(MissingError, match=r"^the gateway guest takes 80 open files at least, and ulimit -n allows 79"):
+        booted(READY, plan_of(8))
 
 
 class StartedError(Exception):

@@ -2,62 +2,20 @@
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from typing import TypeVar
 
-from wanbed.ground.dataclass_json import read_config, write_config
-from wanbed.results.records.span_log import Span, SpanLog, SpanLogHeader
-from wanbed.workloads.host_process import die_with_parent, print_line, run_configured, wake_precisely
-from wanbed.workloads.start_gate import wait_at_gate
+from wanbed.ground.dataclass_json import read_config
+from wanbed.results.records.span_log import Span, SpanLog
+from wanbed.workloads.connected_config import ConnectedConfig
+from wanbed.workloads.host_process import print_line, run_configured
 from wanbed.workloads.transport.event import Closed, Event, Failed, Received
-from wanbed.workloads.transport.links_config import LinksConfig, RendezvousConfig
 from wanbed.workloads.transport.peer import TransportError
 from wanbed.workloads.transport.receive_buffers import BufferPool
 from wanbed.workloads.transport.rendezvous import Rendezvous
 from wanbed.workloads.transport.striped_transport import StripedTransport
-
-
-@dataclass(frozen=True, kw_only=True)
-class ConnectedConfig:
-    """One rank of one trial. Durations are on the testbed's clock (dilated if the run is).
-
-    - ``iterations``: includes those of the warm-up.
-    - ``links``: the rank's peers, and what goes over each link. Peers with a lower number call this rank.
-    - ``rendezvous``: how they find each other.
-    - ``epoch_ns``: the CLOCK_MONOTONIC time that is 0 in the span log.
-    - ``parent_pid``: the process that started this rank. The rank is killed when it ends. None for no such tie.
-    - ``start_gate``: the folder of ``wanbed.workloads.start_gate``, where the rank waits for all others before it
-      begins.
-
-    Raises ValueError naming the field.
-    """
-
-    rank: int
-    host: str
-    datacenter: str
-    gpu: int
-    iterations: int
-    links: LinksConfig
-    rendezvous: RendezvousConfig
-    span_log: str
-    epoch_ns: int
-    parent_pid: int | None = None
-    start_gate: str | None = None
-
-    def __post_init__(self) -> None:
-        for name, least in (("rank", 0), ("gpu", 0), ("iterations", 1)):
-            if getattr(self, name) < least:
-                raise ValueError(f"{name}: {getattr(self, name)} is below {least}")
-        if self.links.rank != self.rank:
-            raise ValueError(f"links.rank: {self.links.rank}, where the rank's is {self.rank}")
-
-    def write(self, path: Path) -> None:
-        """Write the configuration as JSON, readable only by this user because of the token."""
-        write_config(self, path)
-
 
 Config = TypeVar("Config", bound=ConnectedConfig)
 
@@ -73,15 +31,13 @@ class ConnectedRank:
         self.events: SimpleQueue[Event] = SimpleQueue()
         sockets = Rendezvous.configured(config.rendezvous, config.links, log).rendezvous(config.rendezvous.timeout_ns)
         self.transport = StripedTransport(config.links, sockets, self.pool, self._report, blank=blank)
-        stage = config.links.stage
-        header = SpanLogHeader(config.rank, config.host, config.datacenter, config.gpu, config.links.pipeline, stage)
-        self.log = SpanLog(Path(config.span_log), header)
-        self._blank, self._epoch_ns = blank, config.epoch_ns
+        self.log = SpanLog(Path(config.process.span_log), config.place)
+        self._blank, self._process = blank, config.process
         self.transport.start()
 
     def record(self, span: Span) -> None:
         """Log a span, whose times are of CLOCK_MONOTONIC."""
-        self.log.record(span._replace(start_ns=span.start_ns - self._epoch_ns, end_ns=span.end_ns - self._epoch_ns))
+        self.log.record(self._process.since_epoch(span))
 
     def close(self, handle: Callable[[Event], None] = lambda event: None) -> None:
         """Shut the transport down, and complete the log. What still arrives is handled. Raise TransportError."""
@@ -121,12 +77,9 @@ def run_connected(
         return f"{name} {config.rank} ({config.host})"
 
     def connect(config: Config) -> None:
-        if config.parent_pid is not None:
-            die_with_parent(config.parent_pid)
-        wake_precisely()
+        config.process.prepare()
         rank = ConnectedRank(config, lambda note: print_line(named(config), note), blank=blank)
-        if config.start_gate is not None:
-            wait_at_gate(Path(config.start_gate))
+        config.process.await_all()
         run(config, rank)
 
     return run_configured(

@@ -12,13 +12,12 @@ import time
 from collections.abc import Collection
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from pathlib import Path
 from queue import SimpleQueue
 
 from wanbed.workloads.compute.backends.backend import Computation, RankContext, create_backend
 from wanbed.workloads.compute.compute import SynchronizedCompute
 from wanbed.workloads.connected_rank import end_process
-from wanbed.workloads.host_process import die_with_parent, print_line, run_configured, wake_precisely
+from wanbed.workloads.host_process import print_line, run_configured
 from wanbed.workloads.kept_files import resume
 from wanbed.workloads.rank_config import RankConfig, read_rank_config
 from wanbed.workloads.rank_loop import Rank
@@ -30,11 +29,10 @@ from wanbed.workloads.replica_sums import (
     ReplicaSynchronization,
     RingSums,
 )
-from wanbed.workloads.schedules.schedule import ScheduleError, create_schedule
+from wanbed.workloads.schedules.schedule import ScheduleError
 from wanbed.workloads.serving.gpu_worker import GpuWorker, WorkerThread, serving_gpu
 from wanbed.workloads.serving.serving_configs import GpuServingConfig
 from wanbed.workloads.serving.shared_gpu import SharedGpu
-from wanbed.workloads.start_gate import wait_at_gate
 from wanbed.workloads.transport.chunk_transport import ChunkTransport
 from wanbed.workloads.transport.event import (
     Event,
@@ -59,19 +57,19 @@ from wanbed.workloads.transport.summing_thread import SumEvents, SummingThread
 
 def run_rank(config: RankConfig) -> None:
     """Run the rank of ``config`` in this process. Raise the error that ends it, one line with the cause."""
-    if config.parent_pid is not None:
-        die_with_parent(config.parent_pid)
-    wake_precisely()
-    if config.epoch_ns > time.monotonic_ns():
-        raise ValueError("epoch_ns: lies in the future, take CLOCK_MONOTONIC before the rank is started")
+    config.process.prepare()
+    if config.process.epoch_ns > time.monotonic_ns():
+        raise ValueError("process.epoch_ns: lies in the future, take CLOCK_MONOTONIC before the rank is started")
     # Created again for each iteration. Here too, so that an invalid schedule is reported before any rank connects.
-    schedule = create_schedule(config.schedule, config.shape, config.schedule_options)
+    schedule = config.schedule.create()
     pool = BufferPool()
     failure = _Failure()
     serving = None if config.serving is None else _Serving(config.serving, serving_gpu(config.serving))
     gpu = None if serving is None else serving.gpu
     backend = create_backend(config.compute.backend, config.compute.options)
-    computation = backend.create(config.compute, RankContext(schedule.kinds(config.stage), failure.check, pool, gpu))
+    computation = backend.create(
+        config.compute, RankContext(schedule.kinds(config.place.stage), failure.check, pool, gpu)
+    )
     if computation.files is not None:
         resume(config.kept, computation.files)
     rendezvous = _rendezvous(config, [peer.rank for peer in config.links.peers] if config.links.joins else None)
@@ -114,8 +112,7 @@ def run_rank(config: RankConfig) -> None:
 
 def _train(config: RankConfig, rank: Rank, worker: WorkerThread | None, joins: AbstractContextManager[object]) -> None:
     """Train as soon as all ranks can, and complete the log."""
-    if config.start_gate is not None:
-        wait_at_gate(Path(config.start_gate))
+    config.process.await_all()
     if worker is not None:
         worker.start()
     with joins:

@@ -1,4 +1,4 @@
-"""The configuration of one rank, as a JSON file. A rank takes all its settings from it.
+"""The configuration of a rank that trains, as a JSON file. A rank takes all its settings from it.
 
 The runner writes one for each rank. The rank reads it with the standard library only.
 """
@@ -7,86 +7,76 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from wanbed.ground.dataclass_json import read_config, write_config
+from wanbed.ground.dataclass_json import read_config
 from wanbed.workloads.compute.backends.backend import ComputeBackend, ComputeConfig, load_backend
+from wanbed.workloads.connected_config import ConnectedConfig
 from wanbed.workloads.kept_files import KeptFilesConfig
 from wanbed.workloads.schedules.pipeline_shape import PipelineShape
+from wanbed.workloads.schedules.schedule import Schedule, create_schedule
 from wanbed.workloads.serving.serving_configs import GpuServingConfig
-from wanbed.workloads.transport.links_config import LinksConfig, RendezvousConfig
 
 
 @dataclass(frozen=True)
-class RankConfig:
-    """One rank of one trial. Durations are on the testbed's clock (dilated if the run is).
+class ScheduleConfig:
+    """The schedule of a rank's pipeline: ``class_path``, ``package.module:Class``, with ``options`` as its keywords."""
 
-    - ``iterations``: includes those of the warm-up; ``links.first_iteration`` is the one to begin with.
-    - ``schedule``: the path of a class, ``package.module:Class``; ``schedule_options`` are its keyword arguments.
+    class_path: str
+    shape: PipelineShape
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def create(self) -> Schedule:
+        """Create the schedule of one iteration. Raise ValueError if the path, the options or the shape are invalid."""
+        return create_schedule(self.class_path, self.shape, self.options)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankConfig(ConnectedConfig):
+    """One rank that computes a stage of a pipeline, by its schedule.
+
+    - ``iterations``: ``links.first_iteration`` is the one to begin with.
     - ``compute``: the computation of the stage.
-    - ``links``: the rank's peers, and what goes over each link. Peers with a lower number call this rank.
-    - ``rendezvous``: how they find each other.
-    - ``epoch_ns``: the CLOCK_MONOTONIC time that is 0 in the span log.
-    - ``parent_pid``: the process that started this rank. The rank is killed when it ends. None for no such tie.
     - ``serving``: the prefill that the GPU runs while training leaves it idle. It is replayed, or computed by torch if
       training is.
     - ``overlap``: whether the rank computes while it sends; if not, it starts nothing until a message has left.
     - ``kept``: the files that the rank writes of the model. Only for a back end that trains.
-    - ``start_gate``: the folder of ``wanbed.workloads.start_gate``, where the rank waits for all others before it
-      begins.
 
     Raises ValueError naming the field.
     """
 
-    rank: int
-    host: str
-    datacenter: str
-    gpu: int
-    pipeline: int
-    stage: int
-    shape: PipelineShape
-    iterations: int
-    schedule: str
+    schedule: ScheduleConfig
     compute: ComputeConfig
-    links: LinksConfig
-    rendezvous: RendezvousConfig
-    span_log: str
-    epoch_ns: int
-    schedule_options: dict[str, Any] = field(default_factory=dict)
-    parent_pid: int | None = None
     serving: GpuServingConfig | None = None
-    start_gate: str | None = None
     overlap: bool = True
     kept: KeptFilesConfig = field(default_factory=KeptFilesConfig)
 
     def __post_init__(self) -> None:
-        for name, least in (
-            ("rank", 0),
-            ("gpu", 0),
-            ("pipeline", 0),
-            ("iterations", 1),
-        ):
-            if getattr(self, name) < least:
-                raise ValueError(f"{name}: {getattr(self, name)} is below {least}")
-        if not 0 <= self.stage < self.shape.stages:
-            raise ValueError(f"stage: {self.stage} is none of the {self.shape.stages} stages")
+        super().__post_init__()
+        if not 0 <= self.place.stage < self.shape.stages:
+            raise ValueError(f"place.stage: {self.place.stage} is none of the {self.shape.stages} stages")
         self._check_links()
         self._check_compute()
 
+    @property
+    def shape(self) -> PipelineShape:
+        """The shape of the rank's pipeline."""
+        return self.schedule.shape
+
     def _check_links(self) -> None:
-        links, last, divided = self.links, self.shape.stages - 1, self.shape.virtual_stages > 1
-        for name in ("rank", "pipeline", "stage", "iterations"):
-            if getattr(links, name) != getattr(self, name):
-                raise ValueError(f"links.{name}: {getattr(links, name)}, where the rank's is {getattr(self, name)}")
+        links, stage = self.links, self.place.stage
+        last, divided = self.shape.stages - 1, self.shape.virtual_stages > 1
+        if links.iterations != self.iterations:
+            raise ValueError(f"links.iterations: {links.iterations}, where the rank's is {self.iterations}")
         if links.first_iteration >= self.iterations:
             raise ValueError(f"links.first_iteration: {links.first_iteration}, of {self.iterations} iterations")
         if links.microbatches != self.shape.microbatches:
             raise ValueError(f"links.microbatches: {links.microbatches}, where the shape has {self.shape.microbatches}")
         for name, boundary, expected in (
-            ("previous", links.previous, self.stage > 0 and not divided),
-            ("following", links.following, self.stage < last and not divided),
+            ("previous", links.previous, stage > 0 and not divided),
+            ("following", links.following, stage < last and not divided),
         ):
             if (boundary is not None) != expected:
                 raise ValueError(
-                    f"links.{name}: stage {self.stage} of {self.shape.stages} has {'one' if expected else 'none'}"
+                    f"links.{name}: stage {stage} of {self.shape.stages} has {'one' if expected else 'none'}"
                 )
         if links.exchanges and not divided:
             raise ValueError("links.exchanges: stages that are not divided have boundaries")
@@ -112,17 +102,18 @@ class RankConfig:
         if (virtual is None) != (chunks == 1):
             raise ValueError(f"compute.computed.virtual: {virtual}, where the shape has {chunks} virtual stages")
         if chunks > 1 and not backend.virtual_stages:
-            raise ValueError(f"shape.virtual_stages: {backend.title} computes none")
+            raise ValueError(f"schedule.shape.virtual_stages: {backend.title} computes none")
         if self.kept.checkpoints is not None and not backend.saves_state:
             raise ValueError(f"kept.checkpoints: {backend.title} saves no state, leave them out")
         if self.kept.snapshots is not None and not backend.trains:
             raise ValueError(f"kept.snapshots: {backend.title} learns no weights, leave them out")
         if self.kept.gradients is not None and not backend.trains:
             raise ValueError(f"kept.gradients: {backend.title} makes none, leave the file out")
-        recompute_ns, recomputes = self.compute.costs.durations.recompute_ns, self.shape.recomputes(self.stage)
+        stage = self.place.stage
+        recompute_ns, recomputes = self.compute.costs.durations.recompute_ns, self.shape.recomputes(stage)
         if recomputes != (recompute_ns > 0):
             raise ValueError(
-                f"compute.costs.durations.recompute_ns: {recompute_ns}, where the shape says that stage {self.stage} "
+                f"compute.costs.durations.recompute_ns: {recompute_ns}, where the shape says that stage {stage} "
                 f"{'recomputes' if recomputes else 'does not recompute'}"
             )
 
@@ -137,10 +128,6 @@ class RankConfig:
             raise ValueError(f"compute.learning.swapping: {backend.title} does not swap, or sums gradients: give none")
         if synchronizes and not backend.synchronizes:
             raise ValueError(f"compute.synchronization: {backend.title} sums gradients only, leave it out")
-
-    def write(self, path: Path) -> None:
-        """Write the configuration as JSON, readable only by this user because of the token."""
-        write_config(self, path)
 
 
 def read_rank_config(path: Path) -> RankConfig:

@@ -6,7 +6,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Thread
 
-from wanbed.results.records.span_log import NO_MICROBATCH, PREFILL, Span, SpanLog, SpanLogHeader
+from wanbed.results.records.span_log import NO_MICROBATCH, PREFILL, Span, SpanLog
 from wanbed.workloads.compute.backends.backend import Computation
 from wanbed.workloads.kept_files import KeptFiles
 from wanbed.workloads.message import Message
@@ -15,7 +15,7 @@ from wanbed.workloads.replica_sums import Gatherer, GradientNorm, ReplicaSums
 from wanbed.workloads.schedules.action import Action
 from wanbed.workloads.schedules.group_by_group import group_by_group
 from wanbed.workloads.schedules.pipeline_shape import VirtualStages
-from wanbed.workloads.schedules.schedule import Schedule, ScheduleError, create_schedule
+from wanbed.workloads.schedules.schedule import Schedule, ScheduleError
 from wanbed.workloads.serving.shared_gpu import SharedGpu
 from wanbed.workloads.transport.event import (
     BucketSummed,
@@ -106,8 +106,8 @@ class Rank:
             self._kept = KeptFiles(
                 config.kept,
                 computation.files,
-                pipeline=config.pipeline,
-                stage=config.stage,
+                pipeline=config.place.pipeline,
+                stage=config.place.stage,
                 iterations=config.iterations,
             )
         self._norm: GradientNorm | None = None
@@ -116,10 +116,7 @@ class Rank:
         self._gatherer = gatherer
         self._joining: set[int] = set()
         self._joined = joined
-        self._log = SpanLog(
-            Path(config.span_log),
-            SpanLogHeader(config.rank, config.host, config.datacenter, config.gpu, config.pipeline, config.stage),
-        )
+        self._log = SpanLog(Path(config.process.span_log), config.place)
         self._computed: list[Span] = []
         self._copy_thread: CopyThread | None = None
         if device is not None and device.overlaps_copies:
@@ -142,7 +139,7 @@ class Rank:
         first = self._config.links.first_iteration
         if self._joined is not None:
             first = self._joined.iteration
-            self._log.record_joined(first, time.monotonic_ns() - self._config.epoch_ns)
+            self._log.record_joined(first, time.monotonic_ns() - self._config.process.epoch_ns)
         for iteration in range(first, self._config.iterations):
             self._iteration = iteration
             self._run_iteration(self._begin_iteration())
@@ -179,7 +176,7 @@ class Rank:
     def _begin_iteration(self) -> Schedule:
         config, swapped = self._config, self._swapped
         self._compute.begin(self._iteration)
-        schedule = create_schedule(config.schedule, config.shape, config.schedule_options)
+        schedule = config.schedule.create()
         if swapped is not None:
             schedule = group_by_group(swapped.count, config.shape.microbatches)
         self._schedule = schedule
@@ -189,7 +186,7 @@ class Rank:
         return schedule
 
     def _run_iteration(self, schedule: Schedule) -> None:
-        stage = self._config.stage
+        stage = self._config.place.stage
         while not schedule.complete(stage):
             self._handle_all()
             action = schedule.next(stage)
@@ -205,7 +202,7 @@ class Rank:
 
     def _pass_on(self, schedule: Schedule, action: Action, to_stage: int, message: Message) -> None:
         """Send what ``action`` has computed, or hand it over to another virtual stage of this rank."""
-        stage, virtual = self._config.stage, schedule.virtual
+        stage, virtual = self._config.place.stage, schedule.virtual
         if abs(virtual.number(to_stage, message.chunk) - virtual.number(stage, action.chunk)) != 1:
             raise ScheduleError(f"the schedule sends to stage {to_stage}, no neighbour of stage {stage}")
         own = Message(message.kind, message.microbatch, action.chunk)
@@ -221,7 +218,7 @@ class Rank:
         schedule.arrived(stage, message)
 
     def _virtual_stage(self, chunk: int) -> int | None:
-        return None if self._virtual is None else self._virtual.number(self._config.stage, chunk)
+        return None if self._virtual is None else self._virtual.number(self._config.place.stage, chunk)
 
     def _send(self, message: Message) -> None:
         self._unsent += 1
@@ -262,7 +259,7 @@ class Rank:
 
     def _arrived(self, schedule: Schedule, message: Message, payload: memoryview) -> None:
         self._compute.arrived(message, payload)
-        schedule.arrived(self._config.stage, message)
+        schedule.arrived(self._config.place.stage, message)
 
     def _next_event(self) -> Event:
         """Wait for the next event and return it. Report the GPU as idle while waiting."""
@@ -298,7 +295,7 @@ class Rank:
                 self._joining.add(event.peer.rank)
             case ReplicaLost():
                 self._joining.discard(event.peer.rank)
-                self._log.record_lost(event.peer.rank, time.monotonic_ns() - self._config.epoch_ns)
+                self._log.record_lost(event.peer.rank, time.monotonic_ns() - self._config.process.epoch_ns)
             case Sent():
                 self._unsent -= 1
                 self._compute.sent(event.message)
@@ -327,8 +324,7 @@ class Rank:
             self._record(span)
 
     def _record(self, span: Span) -> None:
-        epoch_ns = self._config.epoch_ns
-        self._log.record(span._replace(start_ns=span.start_ns - epoch_ns, end_ns=span.end_ns - epoch_ns))
+        self._log.record(self._config.process.since_epoch(span))
 
     def _record_transfer(self, kind: str, event: Sent | Received) -> None:
         message, moved_bytes, peer = event.message, event.transfer_bytes, event.peer.host

@@ -100,8 +100,8 @@ def message_ranks(kind: str, tensor: str) -> tuple[int, int] | None:
 
 
 @dataclass(frozen=True)
-class SpanLogHeader:
-    """The rank whose spans a log contains, and its place in the emulated network and the pipeline."""
+class RankPlace:
+    """The number of a rank, and its place in the emulated network and the pipeline. Heads its span log."""
 
     rank: int
     host: str
@@ -211,7 +211,7 @@ class SpanLogContents:
     ``joined`` is None for a rank that was there from the beginning. ``swapping`` is None for a rank that swaps nothing.
     """
 
-    header: SpanLogHeader
+    header: RankPlace
     spans: tuple[Span, ...]
     complete: bool
     losses: tuple[tuple[int, float], ...] = ()
@@ -233,7 +233,7 @@ class SpanLog:
     The file gets its name only after its header is written, so that a reader never finds it without one.
     """
 
-    def __init__(self, path: Path, header: SpanLogHeader) -> None:
+    def __init__(self, path: Path, header: RankPlace) -> None:
         self._pending: list[tuple[Any, ...] | dict[str, Any]] = []
         with written_whole(path) as partial:
             self._file = partial.open("w", encoding="utf-8")
@@ -294,7 +294,7 @@ def read_span_log(path: Path) -> SpanLogContents:
     try:
         header = _parsed(lines[0])
         version = header.pop("version")
-        owner = from_document(SpanLogHeader, header)
+        owner = from_document(RankPlace, header)
     except (*_NOT_AS_WRITTEN, KeyError, AttributeError):
         raise SpanLogError(f"{path}: not a span log, its first line is no header") from None
     if version != SPAN_LOG_VERSION:

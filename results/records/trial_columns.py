@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from wanbed.results.records.schema import LINK_SAMPLES, SPANS, SPANS_OF_VIRTUAL_STAGES, VIRTUAL_STAGE
 from wanbed.results.records.span_columns import Column, SpanColumns, TraceSpanColumns, VirtualSpanColumns
-from wanbed.results.records.span_log import ACTIVATION, GRADIENT, SPAN_KINDS, SpanLogHeader, between_ranks
+from wanbed.results.records.span_log import ACTIVATION, GRADIENT, SPAN_KINDS, RankPlace, between_ranks
 from wanbed.results.records.trial_id import TrialId
 
 _ROWS = 2**20
@@ -24,7 +24,7 @@ _TRANSFERS = SPAN_KINDS.index("send"), SPAN_KINDS.index("receive")
 class TrialSpans:
     """Spans as columns; ``rank`` and ``peer`` there count ``owners``."""
 
-    owners: Sequence[SpanLogHeader]
+    owners: Sequence[RankPlace]
     columns: SpanColumns
 
     @property

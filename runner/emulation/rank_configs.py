@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from math import ceil
 from pathlib import Path
 
+from wanbed.results.records.span_log import RankPlace
 from wanbed.runner.companions.losses.resolution import held_out, learning_seed
 from wanbed.runner.resolve.all_reduce_check import NCCL_SHARED
 from wanbed.runner.resolve.connections import held_bytes
@@ -23,9 +24,9 @@ from wanbed.testbed.network.topology import Topology
 from wanbed.workloads.collective.collective_config import GLOO, NCCL, CollectiveConfig
 from wanbed.workloads.compute.backends.backend import ComputeConfig, ComputedStage, DeviceSettings, LearningConfig
 from wanbed.workloads.compute.torch_work import SwapSettings
-from wanbed.workloads.connected_rank import ConnectedConfig
+from wanbed.workloads.connected_config import ConnectedConfig, RankProcessConfig
 from wanbed.workloads.kept_files import KeptFilesConfig, SnapshotConfig
-from wanbed.workloads.rank_config import RankConfig
+from wanbed.workloads.rank_config import RankConfig, ScheduleConfig
 from wanbed.workloads.serving.serving_configs import GpuServingConfig
 from wanbed.workloads.transport.chunk_transport import ChunkMessages
 from wanbed.workloads.transport.links_config import (
@@ -47,15 +48,36 @@ _RACK_RENDEZVOUS_NS = 60_000_000_000
 
 
 @dataclass(frozen=True)
+class Patience:
+    """How long the ranks of a trial wait for each other.
+
+    With ``starts_slowly`` they have more time for their rendezvous. A peer that is silent for ``peer_timeout_s`` of the
+    testbed's clock is lost.
+    """
+
+    starts_slowly: bool = False
+    peer_timeout_s: int = PEER_TIMEOUT_S
+
+    def rendezvous_timeout_ns(self, point: SweepPoint) -> int:
+        """Return the limit of the rendezvous of the ranks, from the start of each."""
+        limit_ns = point.spec.compute.backend.rendezvous_timeout_ns
+        limit_ns = max(limit_ns, _RACK_RENDEZVOUS_NS) if self.starts_slowly else limit_ns
+        return limit_ns + self.outage_ns
+
+    @property
+    def outage_ns(self) -> int:
+        """By how much longer than elsewhere ranks wait for each other, because links are known to be down at times."""
+        return (self.peer_timeout_s - PEER_TIMEOUT_S) * 10**9
+
+
+@dataclass(frozen=True)
 class SharedConfig:
     """The setting that the ranks of one trial share beyond their variant.
 
     ``connections`` holds how many TCP connections join two hosts, by the hosts of a pair of the variant, lower rank
     first. ``folder`` receives the span logs and, with ``keep_gradients``, what the last iteration has summed.
     ``device`` is the device that every process computes on, cuda or cpu, None if the back end uses none. With
-    ``models_tcp`` the network holds the windows, and receivers do not. With ``starts_slowly`` ranks have more time for
-    their rendezvous. A peer that is silent for ``peer_timeout_s`` of the testbed's clock is lost. ``serving`` has what
-    some of the ranks prefill.
+    ``models_tcp`` the network holds the windows, and receivers do not. ``serving`` has what some of the ranks prefill.
     """
 
     addresses: AddressBook
@@ -68,20 +90,8 @@ class SharedConfig:
     keep_gradients: bool = False
     device: str | None = None
     models_tcp: bool = False
-    starts_slowly: bool = False
-    peer_timeout_s: int = PEER_TIMEOUT_S
+    patience: Patience = Patience()
     serving: Mapping[int, GpuServingConfig] = field(default_factory=dict)
-
-    def rendezvous_timeout_ns(self, point: SweepPoint) -> int:
-        """Return the limit of the rendezvous of the ranks, from the start of each."""
-        limit_ns = point.spec.compute.backend.rendezvous_timeout_ns
-        limit_ns = max(limit_ns, _RACK_RENDEZVOUS_NS) if self.starts_slowly else limit_ns
-        return limit_ns + self.outage_ns
-
-    @property
-    def outage_ns(self) -> int:
-        """By how much longer than elsewhere ranks wait for each other, because links are known to be down at times."""
-        return (self.peer_timeout_s - PEER_TIMEOUT_S) * 10**9
 
     def span_log(self, rank: int) -> Path:
         """Return the file in which a rank logs its spans."""
@@ -110,31 +120,17 @@ def configure_ranks(point: SweepPoint, variant: PipelineVariant, setting: Shared
 
 
 def _plan(point: SweepPoint, variant: PipelineVariant, setting: SharedConfig, place: StagePlace) -> RankConfig:
-    rank = variant.placement.rank(place)
-    gradients = setting.gradients(rank)
+    connected = connected_config(point, variant, setting, place, _links(point, variant, setting, place))
+    gradients = setting.gradients(connected.rank)
     return RankConfig(
-        rank=rank,
-        host=place.host.name,
-        datacenter=place.datacenter,
-        gpu=place.gpu,
-        pipeline=place.pipeline,
-        stage=place.stage,
-        shape=variant.shape,
-        iterations=point.iterations(variant),
-        schedule=variant.schedule,
-        schedule_options=variant.schedule_options(place.pipeline, place.stage),
+        **vars(connected),
+        schedule=ScheduleConfig(variant.schedule, variant.shape, variant.schedule_options(place.pipeline, place.stage)),
         compute=_compute(point, variant, setting, place),
-        links=_links(point, variant, setting, place),
-        rendezvous=rendezvous_of(point, setting, place, rank),
-        span_log=str(setting.span_log(rank)),
-        epoch_ns=setting.epoch_ns,
-        parent_pid=setting.parent_pid,
-        start_gate=str(setting.start_gate),
         overlap=variant.transport.overlap,
         kept=KeptFilesConfig(
             gradients=None if gradients is None else str(gradients), snapshots=setting.snapshots(point, variant)
         ),
-        serving=setting.serving.get(rank),
+        serving=setting.serving.get(connected.rank),
     )
 
 
@@ -240,7 +236,8 @@ def rejoining(plan: RankConfig, plans: Sequence[RankConfig], span_log: Path) -> 
         replace(peer, port=gatherer.rendezvous.listen_port) for peer in plan.links.peers if peer.rank == gatherer.rank
     )
     links = replace(plan.links, peers=peers, joins=True)
-    return replace(plan, links=links, span_log=str(span_log), start_gate=None)
+    process = replace(plan.process, span_log=str(span_log), start_gate=None)
+    return replace(plan, links=links, process=process)
 
 
 def _rings(variant: PipelineVariant, setting: SharedConfig, place: StagePlace) -> tuple[RingConfig, ...]:
@@ -286,7 +283,7 @@ def _collective(
         store_address=setting.addresses.address(replicas[0].host),
         # After the ports that ranks listen on.
         store_port=FIRST_PORT + len(variant.placement.places) + place.stage,
-        timeout_ns=setting.rendezvous_timeout_ns(point),
+        timeout_ns=setting.patience.rendezvous_timeout_ns(point),
     )
 
 
@@ -314,17 +311,13 @@ def connected_config(
     """Return all that the rank at a place needs to meet its peers, begin with them, and log its spans."""
     rank = variant.placement.rank(place)
     return ConnectedConfig(
-        rank=rank,
-        host=place.host.name,
-        datacenter=place.datacenter,
-        gpu=place.gpu,
+        place=RankPlace(rank, place.host.name, place.datacenter, place.gpu, place.pipeline, place.stage),
+        process=RankProcessConfig(
+            str(setting.span_log(rank)), setting.epoch_ns, setting.parent_pid, str(setting.start_gate)
+        ),
         iterations=point.iterations(variant),
         links=links,
         rendezvous=rendezvous_of(point, setting, place, rank),
-        span_log=str(setting.span_log(rank)),
-        epoch_ns=setting.epoch_ns,
-        parent_pid=setting.parent_pid,
-        start_gate=str(setting.start_gate),
     )
 
 
@@ -369,8 +362,8 @@ def rendezvous_of(point: SweepPoint, setting: SharedConfig, place: StagePlace, r
         setting.addresses.address(place.host),
         FIRST_PORT + rank,
         setting.run_token,
-        timeout_ns=setting.rendezvous_timeout_ns(point),
-        peer_timeout_s=setting.peer_timeout_s,
+        timeout_ns=setting.patience.rendezvous_timeout_ns(point),
+        peer_timeout_s=setting.patience.peer_timeout_s,
     )
 
 

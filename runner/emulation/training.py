@@ -111,8 +111,8 @@ def train_at_once(
 
 def _numbered(plan: RankConfig, number: int, setting: SharedConfig) -> NumberedPlan:
     # A machine of a rack sends back what is named as the plan is.
-    own = replace(plan, start_gate=str(setting.start_gate), span_log=str(setting.span_log(number)))
-    return NumberedPlan(number, own)
+    process = replace(plan.process, start_gate=str(setting.start_gate), span_log=str(setting.span_log(number)))
+    return NumberedPlan(number, replace(plan, process=process))
 
 
 def _setting_beside(point: SweepPoint, variant: PipelineVariant, setting: SharedConfig) -> SharedConfig:

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from wanbed.results.records.run_store import TrialRecord, write_trial
-from wanbed.results.records.span_log import SpanLogHeader
+from wanbed.results.records.span_log import RankPlace
 from wanbed.results.records.trial_columns import TrialSpans
 from wanbed.results.records.trial_id import TrialId
 from wanbed.runner.companions.registry import companion_layers
@@ -79,7 +79,7 @@ def simulated_record(trial: SimulatedTrial, simulate: Simulate) -> TrialRecord:
     simulation = simulate(trial.topology, variant, trial.iterations, effects=effects)
     parts = [layer.simulated(trial.topology, variant, simulation) for layer in companion_layers("record")]
     owners = [
-        SpanLogHeader(rank, place.host.name, place.datacenter, place.gpu, place.pipeline, place.stage)
+        RankPlace(rank, place.host.name, place.datacenter, place.gpu, place.pipeline, place.stage)
         for rank, place in enumerate(variant.placement.places)
     ]
     owners += [log.header for part in parts for log in part.logs]

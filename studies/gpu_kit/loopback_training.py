@@ -93,7 +93,8 @@ def train_over_loopback(schedule: str, precision: str, device: str, folder: Path
         ]
     else:
         configs = [
-            replace(config, start_gate=None) for config in configure_ranks(point, in_pipelines(variant), setting)
+            replace(config, process=replace(config.process, start_gate=None))
+            for config in configure_ranks(point, in_pipelines(variant), setting)
         ]
     _run(BASELINE_RANK if isinstance(variant, BaselineVariant) else RANK, configs, folder)
     logs = [read_span_log(setting.span_log(rank)) for rank in range(len(configs))]

@@ -16,7 +16,7 @@ import pytest
 
 from wanbed.results.records.run_store import RunStore, TrialRecord
 from wanbed.results.records.span_columns import SpanColumns
-from wanbed.results.records.span_log import SPAN_KINDS, SpanLogHeader
+from wanbed.results.records.span_log import SPAN_KINDS, RankPlace
 from wanbed.results.records.trial_columns import TrialCounters, TrialSpans
 from wanbed.results.records.trial_id import TrialId
 from wanbed.results.records.trial_tables import LINK_TABLE
@@ -42,9 +42,7 @@ def run_of(folder: Path, spans: int) -> Path:
     """A run of one trial: forwards and backwards of 48 ranks, each sent on and received, four iterations or more."""
     ranks = STAGES * PIPELINES
     owners = [
-        SpanLogHeader(
-            rank, f"dc{rank % STAGES // 4}-{rank}", f"dc{rank % STAGES // 4}", 0, rank // STAGES, rank % STAGES
-        )
+        RankPlace(rank, f"dc{rank % STAGES // 4}-{rank}", f"dc{rank % STAGES // 4}", 0, rank // STAGES, rank % STAGES)
         for rank in range(ranks)
     ]
     rows = []

@@ -64,7 +64,8 @@ def planned(file: Path, *overrides: str) -> list[RankConfig]:
     setting: dict[str, Any] = {"addresses": Loopback(), "parent_pid": os.getpid(), "folder": file.parent}
     counts = {(one.host.name, other.host.name): 1 for one, other in variant.pairs}
     trial = SharedConfig(**setting, connections=counts, dilation=1.0, run_token="ab" * 16, epoch_ns=0)
-    return [replace(plan, start_gate=None) for plan in configure_ranks(point, variant, trial)]
+    plans = configure_ranks(point, variant, trial)
+    return [replace(plan, process=replace(plan.process, start_gate=None)) for plan in plans]
 
 
 def run(plans: list[RankConfig], folder: Path) -> list[tuple[int, str]]:
@@ -87,7 +88,7 @@ def test_ranks_compute_in_place_of_waiting_for_the_time_in_the_file(file: Path) 
     plans = planned(file, NEVER)
     assert run(plans, file.parent) == [(0, "")] * 2
     for plan in plans:
-        log = read_span_log(Path(plan.span_log))
+        log = read_span_log(Path(plan.process.span_log))
         assert log.complete
         computed = [(span.kind, span.iteration, span.microbatch) for span in log.spans if not span.peer]
         assert sorted(computed) == [
@@ -103,7 +104,9 @@ def test_pipelines_sum_gradients_of_the_size_in_the_file(file: Path) -> None:
     plans = planned(file, NEVER, "topology.datacenters.0.hosts=2", *TWO_PIPELINES)
     assert run(plans, file.parent) == [(0, "")] * 2
     for plan in plans:
-        sums = [span.size_bytes for span in read_span_log(Path(plan.span_log)).spans if span.kind == "all_reduce"]
+        sums = [
+            span.size_bytes for span in read_span_log(Path(plan.process.span_log)).spans if span.kind == "all_reduce"
+        ]
         assert sums == [32 * 1024] * 2
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from tests.docs.pages import DOCS, blocks
 from wanbed.results.records.run_store import TrialRecord, write_trial
-from wanbed.results.records.span_log import SpanLogContents, SpanLogHeader
+from wanbed.results.records.span_log import RankPlace, SpanLogContents
 from wanbed.results.records.trial_id import TrialId
 from wanbed.runner.companions.telemetry import on_hosts as telemetry
 from wanbed.runner.companions.telemetry.on_hosts import samplers
@@ -68,7 +68,7 @@ def test_its_rows_are_in_a_file_of_the_trial(page: tuple[ModuleType, Registry], 
     epoch_ns = time.monotonic_ns()
     with sampling(registry, cast("RunningTestbed", NoHosts()), epoch_ns, dilation=2.0) as samples:
         time.sleep(0.6)
-    log = SpanLogContents(SpanLogHeader(0, "east-0", "east", 0, 0, 0), (), complete=True)
+    log = SpanLogContents(RankPlace(0, "east-0", "east", 0, 0, 0), (), complete=True)
     trial = write_trial(tmp_path / "run", TrialRecord(TrialId(0, "gpipe", 1), [log], samples.tables, samples.facts))
 
     table = pq.read_table(trial / "load_averages.parquet")

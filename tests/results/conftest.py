@@ -13,7 +13,7 @@ from tests.results.prefill_on_paper import with_prefill
 from wanbed.results.records.documents import TIMES_DRAWN
 from wanbed.results.records.run_store import RunStore, TrialRecord
 from wanbed.results.records.schema import CalibrationRow, LinkSample
-from wanbed.results.records.span_log import Span, SpanLogContents, SpanLogHeader
+from wanbed.results.records.span_log import RankPlace, Span, SpanLogContents
 from wanbed.results.records.trial_id import TrialId
 from wanbed.results.records.trial_tables import LINK_TABLE, PREFILL_TABLE
 
@@ -99,7 +99,7 @@ class Pipeline:
 
     def logs(self) -> list[SpanLogContents]:
         headers = (
-            SpanLogHeader(stage, self.host(stage), self.datacenter(stage), 0, 0, stage) for stage in range(self.stages)
+            RankPlace(stage, self.host(stage), self.datacenter(stage), 0, 0, stage) for stage in range(self.stages)
         )
         return [SpanLogContents(header, tuple(self.spans[header.rank]), complete=True) for header in headers]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from wanbed.results.records.run_store import RunStore, TrialRecord
 from wanbed.results.records.schema import HELD_OUT, TRAINING, CalibrationRow, LinkSample, ReplicaLossRow
-from wanbed.results.records.span_log import Span, SpanLogContents, SpanLogHeader
+from wanbed.results.records.span_log import RankPlace, Span, SpanLogContents
 from wanbed.results.records.trial_id import TrialId
 from wanbed.results.records.trial_tables import LINK_TABLE, LOSSES_TABLE
 
@@ -102,7 +102,7 @@ def _logs(iterations: int, iteration_ms: int) -> list[SpanLogContents]:
         for half, (kind, microbatch) in enumerate((("forward", 0), ("optimizer", -1)))
     )
     return [
-        SpanLogContents(SpanLogHeader(rank, f"{home}-1", home, 0, rank, 0), spans, True)
+        SpanLogContents(RankPlace(rank, f"{home}-1", home, 0, rank, 0), spans, True)
         for rank, home in enumerate(("east", "west"))
     ]
 

@@ -38,9 +38,9 @@ def test_every_rank_runs_and_logs_every_microbatch(tmp_path: Path, start: Start,
     processes = [start(plan) for plan in plans]
     assert [outcome(process) for process in processes] == [(0, "")] * stages
     for plan in plans:
-        log = read_span_log(Path(plan.span_log))
+        log = read_span_log(Path(plan.process.span_log))
         assert log.complete
-        assert (log.header.rank, log.header.host, log.header.stage) == (plan.rank, plan.host, plan.stage)
+        assert (log.header.rank, log.header.host, log.header.stage) == (plan.rank, plan.host, plan.place.stage)
         neighbours = [boundary for boundary in (plan.links.previous, plan.links.following) if boundary is not None]
         assert counted(log) == {
             (kind, iteration): 4 * times
@@ -65,7 +65,7 @@ def test_replicas_share_their_links_and_sum_their_gradients_once_an_iteration(tm
     plans = make_configs(tmp_path, PipelineShape(2, 4), pipelines=3)
     assert [outcome(process) for process in [start(plan) for plan in plans]] == [(0, "")] * 6
     for plan in plans:
-        log = read_span_log(Path(plan.span_log))
+        log = read_span_log(Path(plan.process.span_log))
         sums = [span for span in log.spans if span.kind == "all_reduce"]
         assert [(span.iteration, span.microbatch, span.size_bytes) for span in sums] == [
             (0, -1, 100_000),
@@ -75,7 +75,7 @@ def test_replicas_share_their_links_and_sum_their_gradients_once_an_iteration(tm
             computed = [each for each in log.spans if each.kind == "backward" and each.iteration == span.iteration]
             assert max(each.end_ns for each in computed) <= span.start_ns
         received = {(span.peer, span.size_bytes) for span in log.spans if span.kind == "receive"}
-        assert received == {(f"host-{plan.rank + (1 if plan.stage == 0 else -1)}", 300_000)}
+        assert received == {(f"host-{plan.rank + (1 if plan.place.stage == 0 else -1)}", 300_000)}
 
 
 def test_the_optimizer_runs_after_the_all_reduce(tmp_path: Path, start: Start) -> None:
@@ -85,7 +85,7 @@ def test_the_optimizer_runs_after_the_all_reduce(tmp_path: Path, start: Start) -
     ]
     assert [outcome(process) for process in [start(plan) for plan in plans]] == [(0, "")] * 2
     for plan in plans:
-        spans = read_span_log(Path(plan.span_log)).spans
+        spans = read_span_log(Path(plan.process.span_log)).spans
         for iteration in (0, 1):
             (summed,) = [span for span in spans if (span.kind, span.iteration) == ("all_reduce", iteration)]
             (updated,) = [span for span in spans if (span.kind, span.iteration) == ("optimizer", iteration)]
@@ -102,7 +102,7 @@ def test_optimizers_that_wait_for_all_stages_run_after_every_backward(
         for plan in with_norm(make_configs(tmp_path, PipelineShape(2, 4), pipelines=pipelines))
     ]
     assert [outcome(process) for process in [start(plan) for plan in plans]] == [(0, "")] * len(plans)
-    spans = [span for plan in plans for span in read_span_log(Path(plan.span_log)).spans]
+    spans = [span for plan in plans for span in read_span_log(Path(plan.process.span_log)).spans]
     for iteration in (0, 1):
         own = [span for span in spans if span.iteration == iteration]
         norms = [span for span in own if span.kind == "norm"]
@@ -116,7 +116,10 @@ def test_effects_follow_their_causes_across_ranks(tmp_path: Path, start: Start) 
     plans = make_configs(tmp_path, PipelineShape(2, 4), schedule=GPIPE)
     assert [outcome(process) for process in [start(plan) for plan in plans]] == [(0, "")] * 2
     first, second = (
-        {(span.kind, span.iteration, span.microbatch): span for span in read_span_log(Path(plan.span_log)).spans}
+        {
+            (span.kind, span.iteration, span.microbatch): span
+            for span in read_span_log(Path(plan.process.span_log)).spans
+        }
         for plan in plans
     )
     for iteration in (0, 1):
@@ -179,7 +182,7 @@ def test_buckets_are_summed_one_after_the_other_while_the_last_backward_computes
     ]
     assert [outcome(process) for process in [start(plan) for plan in plans]] == [(0, "")] * 3
     for plan in plans:
-        spans = read_span_log(Path(plan.span_log)).spans
+        spans = read_span_log(Path(plan.process.span_log)).spans
         for iteration in (0, 1):
             own = [span for span in spans if span.iteration == iteration]
             sums = sorted((span for span in own if span.kind == "all_reduce"), key=lambda span: span.start_ns)

@@ -5,30 +5,30 @@ from pathlib import Path
 
 import pytest
 
+from wanbed.results.records.span_log import RankPlace
 from wanbed.workloads.bubbletea.prefill_profile import PrefillProfile
 from wanbed.workloads.bubbletea.prefill_settings import PrefillSettings
 from wanbed.workloads.collective.collective_config import CollectiveConfig
 from wanbed.workloads.compute.backends.backend import ComputeConfig, ComputedStage, LearningConfig
 from wanbed.workloads.compute.replay import ReplayCosts, ReplayDurations, ReplaySizes
+from wanbed.workloads.connected_config import RankProcessConfig
 from wanbed.workloads.gpt.gpt_config import GptConfig
 from wanbed.workloads.inference.inference_model import INFERENCE_MODELS, InferenceWork
-from wanbed.workloads.rank_config import RankConfig, read_rank_config
+from wanbed.workloads.rank_config import RankConfig, ScheduleConfig, read_rank_config
 from wanbed.workloads.schedules.pipeline_shape import PipelineShape
 from wanbed.workloads.serving.serving_configs import Endpoint, GpuServingConfig
 from wanbed.workloads.transport.links_config import BoundaryConfig, LinksConfig, RendezvousConfig, RingConfig
 from wanbed.workloads.transport.peer import Peer
 
 PLAN = RankConfig(
-    rank=1,
-    host="central-0",
-    datacenter="central",
-    gpu=0,
-    pipeline=0,
-    stage=1,
-    shape=PipelineShape(3, 8, recompute=(False, True, True), memory_bound=(3, 2, 1)),
+    place=RankPlace(1, "central-0", "central", gpu=0, pipeline=0, stage=1),
+    process=RankProcessConfig("/tmp/rank-1.spans", 123_456_789, parent_pid=4711),
     iterations=3,
-    schedule="wanbed.workloads.schedules.one_forward_one_backward:OneForwardOneBackward",
-    schedule_options={"warmup_depth": 5},
+    schedule=ScheduleConfig(
+        "wanbed.workloads.schedules.one_forward_one_backward:OneForwardOneBackward",
+        PipelineShape(3, 8, recompute=(False, True, True), memory_bound=(3, 2, 1)),
+        {"warmup_depth": 5},
+    ),
     compute=ComputeConfig(
         backend="wanbed.workloads.compute.backends.replay_backend:ReplayBackend",
         costs=ReplayCosts(
@@ -56,9 +56,6 @@ PLAN = RankConfig(
         iterations=3,
     ),
     rendezvous=RendezvousConfig("10.1.0.1", 29_501, "00112233445566778899aabbccddeeff", "bbr"),
-    span_log="/tmp/rank-1.spans",
-    epoch_ns=123_456_789,
-    parent_pid=4711,
 )
 
 
@@ -86,7 +83,8 @@ def test_a_config_reads_back_as_written(tmp_path: Path) -> None:
 
 
 def test_one_value_for_all_stages_reads_back_too(tmp_path: Path) -> None:
-    plan = replace(PLAN, shape=PipelineShape(3, 8, recompute=True, memory_bound=2), parent_pid=None)
+    shape = PipelineShape(3, 8, recompute=True, memory_bound=2)
+    plan = replace(PLAN, schedule=replace(PLAN.schedule, shape=shape), process=RankProcessConfig("/tmp/spans", 1))
     plan = replace(plan, rendezvous=replace(PLAN.rendezvous, congestion=None))
     plan.write(tmp_path / "plan.json")
     assert read_rank_config(tmp_path / "plan.json") == plan
@@ -100,11 +98,12 @@ def test_the_token_is_kept_from_other_users(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "fault"),
     [
-        ({"stage": "1"}, "stage: expected int, found '1'"),
-        ({"stage": True}, "stage: expected int, found True"),
-        ({"stage": 3}, "stage: 3 is none of the 3 stages"),
+        ({"place__stage": "1"}, "place.stage: expected int, found '1'"),
+        ({"place__stage": True}, "place.stage: expected int, found True"),
+        ({"place__stage": 3, "links__stage": 3}, "place.stage: 3 is none of the 3 stages"),
         ({"iterations": 0}, "iterations: 0 is below 1"),
-        ({"rank": -1}, "rank: -1 is below 0"),
+        ({"place__rank": -1}, "place.rank: -1 is below 0"),
+        ({"place__gpu": -1}, "place.gpu: -1 is below 0"),
         ({"colour": "red"}, "colour: unknown field"),
         ({"compute__costs__durations__colour": "red"}, "compute.costs.durations.colour: unknown field"),
         ({"compute__costs__durations__forward_ns": -5}, "compute.costs.durations.forward_ns: -5 is negative"),
@@ -115,18 +114,19 @@ def test_the_token_is_kept_from_other_users(tmp_path: Path) -> None:
         ({"compute": 5}, "compute: expected an object, found 5"),
         ({"compute__backend": "torch"}, "compute.backend: 'torch' is not the path of a class"),
         ({"kept__gradients": "/tmp/gradients.npz"}, "kept.gradients: replayed compute makes none, leave the file out"),
-        ({"shape__stages": 0}, "shape.stages: 0 is below 1"),
-        ({"shape__recompute": [True, 1, True]}, "shape.recompute.1: expected bool, found 1"),
-        ({"shape__memory_bound": "2"}, "shape.memory_bound: expected int, found '2'"),
+        ({"schedule__shape__stages": 0}, "schedule.shape.stages: 0 is below 1"),
+        ({"schedule__shape__recompute": [True, 1, True]}, "schedule.shape.recompute.1: expected bool, found 1"),
+        ({"schedule__shape__memory_bound": "2"}, "schedule.shape.memory_bound: expected int, found '2'"),
         ({"links__previous": None}, "links.previous: stage 1 of 3 has one"),
-        ({"stage": 0, "links__stage": 0}, "links.previous: stage 0 of 3 has none"),
-        ({"stage": 0}, "links.stage: 1, where the rank's is 0"),
+        ({"place__stage": 0, "links__stage": 0}, "links.previous: stage 0 of 3 has none"),
+        ({"place__stage": 0}, "links.stage: 1, where the rank's is 0"),
         ({"links__iterations": 2}, "links.iterations: 2, where the rank's is 3"),
         ({"links__rings": [{"ranks": [1]}]}, "links.rings.0.ranks: (1,) are not two or more, each once"),
         ({"rendezvous__listen_port": 70_000}, "rendezvous.listen_port: 70000 is no port to listen on"),
         ({"rendezvous__run_token": "abc"}, "rendezvous.run_token: write 16 bytes in hexadecimal"),
         ({"rendezvous__run_token": "ab"}, "rendezvous.run_token: write 16 bytes in hexadecimal"),
-        ({"host": ...}, "the configuration: "),
+        ({"place": ...}, "the configuration: "),
+        ({"place__host": ...}, "place: "),
     ],
 )
 def test_an_invalid_config_is_refused_with_path_and_field(

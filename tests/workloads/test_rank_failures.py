@@ -24,6 +24,7 @@ from tests.support.workloads.loopback_ranks import (
     outcome,
 )
 from wanbed.results.records.span_log import read_span_log
+from wanbed.workloads.connected_config import RankProcessConfig
 from wanbed.workloads.rank_config import RankConfig
 from wanbed.workloads.schedules.pipeline_shape import PipelineShape
 from wanbed.workloads.transport.links_config import RendezvousConfig
@@ -32,7 +33,7 @@ from wanbed.workloads.transport.links_config import RendezvousConfig
 def await_first_iteration(plan: RankConfig) -> None:
     deadline = time.monotonic() + PATIENCE_S
     while True:
-        path = Path(plan.span_log)
+        path = Path(plan.process.span_log)
         if path.exists() and read_span_log(path).spans:
             return
         assert time.monotonic() < deadline, "no iteration ended"
@@ -55,7 +56,7 @@ def test_when_a_rank_is_killed_every_other_fails_with_one_line_that_names_a_peer
         assert errors.startswith(f"wanbed rank {rank} (host-{rank}): ")
         assert errors.count("\n") == 1
         assert any(f"rank {peer} (host-{peer}, {LOOPBACK})" in errors for peer in (rank - 1, rank + 1))
-        assert not read_span_log(Path(plans[rank].span_log)).complete
+        assert not read_span_log(Path(plans[rank].process.span_log)).complete
 
 
 def test_a_rank_in_the_middle_of_a_long_action_fails_too(tmp_path: Path, start: Start) -> None:
@@ -71,7 +72,7 @@ def test_a_rank_in_the_middle_of_a_long_action_fails_too(tmp_path: Path, start: 
 def wait_until_joined(plan: RankConfig) -> None:
     """The span log is made once all connections stand."""
     deadline = time.monotonic() + PATIENCE_S
-    while not Path(plan.span_log).exists():
+    while not Path(plan.process.span_log).exists():
         assert time.monotonic() < deadline, "the ranks did not join"
         time.sleep(0.02)
 
@@ -122,7 +123,7 @@ def test_a_rank_dies_with_the_process_that_started_it(tmp_path: Path) -> None:
     )
     assert parent.stdin is not None
     assert parent.stdout is not None
-    replace(plan, parent_pid=parent.pid).write(tmp_path / "plan.json")
+    replace(plan, process=replace(plan.process, parent_pid=parent.pid)).write(tmp_path / "plan.json")
     parent.stdin.write("go\n")
     parent.stdin.flush()
     rank_pid = int(parent.stdout.readline())
@@ -144,7 +145,7 @@ rank.wait()
 
 
 def test_a_rank_whose_parent_has_ended_already_does_not_begin(tmp_path: Path, start: Start) -> None:
-    plan = make_configs(tmp_path, PipelineShape(1, 1), parent_pid=1)[0]
+    (plan,) = make_configs(tmp_path, PipelineShape(1, 1), process=RankProcessConfig("unused", 0, parent_pid=1))
     assert outcome(start(plan)) == (
         1,
         "wanbed rank 0 (host-0): its parent is not process 1: that one has ended\n",
@@ -155,8 +156,7 @@ def test_a_rank_whose_parent_has_ended_already_does_not_begin(tmp_path: Path, st
     ("changes", "line"),
     [
         ({"schedule": "nowhere:Schedule"}, "nowhere:Schedule: No module named 'nowhere'"),
-        ({"schedule_options": {"depth": 3}}, "no option 'depth': it takes"),
-        ({"epoch_ns": 2**62}, "epoch_ns: lies in the future"),
+        ({"process": RankProcessConfig("unused", 2**62)}, "process.epoch_ns: lies in the future"),
         (
             {"rendezvous": RendezvousConfig(LOOPBACK, 20_000, "00" * 16, "fancy")},
             "the kernel refuses the congestion control 'fancy'",
@@ -171,6 +171,14 @@ def test_an_invalid_config_fails_with_one_line(
     assert status == 1
     assert errors.startswith("wanbed rank 1 (host-1): ")
     assert line in errors
+    assert errors.count("\n") == 1
+
+
+def test_an_option_that_a_schedule_does_not_take_fails_with_one_line(tmp_path: Path, start: Start) -> None:
+    _, plan = make_configs(tmp_path, PipelineShape(2, 1))
+    status, errors = outcome(start(replace(plan, schedule=replace(plan.schedule, options={"depth": 3}))))
+    assert status == 1
+    assert "no option 'depth': it takes" in errors
     assert errors.count("\n") == 1
 
 

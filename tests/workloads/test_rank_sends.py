@@ -21,8 +21,8 @@ def test_a_rank_whose_sends_block_computes_nothing_until_each_has_ended(
     ]
     assert [outcome(process) for process in [start(config) for config in configs]] == [(0, "")] * stages * pipelines
     for config in configs:
-        spans = [span for span in read_span_log(Path(config.span_log)).spans if span.kind != "receive"]
+        spans = [span for span in read_span_log(Path(config.process.span_log)).spans if span.kind != "receive"]
         used = sorted((span.start_ns, span.end_ns) for span in spans)
         sends = [span for span in spans if span.kind == "send"]
-        assert len(sends) == (2 if 0 < config.stage < stages - 1 else 1) * 4 * 2
+        assert len(sends) == (2 if 0 < config.place.stage < stages - 1 else 1) * 4 * 2
         assert all(one[1] <= following[0] for one, following in pairwise(used))

@@ -41,7 +41,7 @@ def configs(folder: Path, quorum: int | None, *, fragments: int = 1, delay: int 
 
 
 def logs(plans: list[RankConfig]) -> list[SpanLogContents]:
-    return [read_span_log(Path(plan.span_log)) for plan in plans]
+    return [read_span_log(Path(plan.process.span_log)) for plan in plans]
 
 
 def test_every_replica_takes_part_in_every_average(tmp_path: Path, start: Start) -> None:

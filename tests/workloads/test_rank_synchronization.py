@@ -34,7 +34,7 @@ def test_fragments_take_turns_and_overlap_with_the_iteration_beside_them(tmp_pat
     plans = configs(tmp_path, Synchronization(4, fragments=2, delay=1), iterations)
     assert [process.wait(PATIENCE_S) for process in [start(plan) for plan in plans]] == [0] * 3
     for plan in plans:
-        spans = read_span_log(Path(plan.span_log)).spans
+        spans = read_span_log(Path(plan.process.span_log)).spans
         sums = [span for span in spans if span.kind == "all_reduce"]
         assert [(span.iteration, span.size_bytes) for span in sums] == [
             (1, 40_000),

@@ -27,7 +27,7 @@ def test_replicas_that_wait_for_all_learn_as_one_process(tmp_path: Path, start: 
         for plan in with_norm(make_torch_configs(tmp_path, 2, pipelines=2, iterations=ITERATIONS, precision="fp32"))
     ]
     assert [process.wait(PATIENCE_S) for process in [start(plan) for plan in plans]] == [0] * 4
-    logs = [read_span_log(Path(plan.span_log)) for plan in plans]
+    logs = [read_span_log(Path(plan.process.span_log)) for plan in plans]
     reference = train_reference(
         TINY,
         pipelines=2,

@@ -24,7 +24,7 @@ def test_replicas_that_sum_in_buckets_learn_as_one_process(tmp_path: Path, start
     processes = [start(plan) for plan in plans]
     assert [process.wait(PATIENCE_S) for process in processes] == [0] * PIPELINES
     for plan in plans:
-        log = read_span_log(Path(plan.span_log))
+        log = read_span_log(Path(plan.process.span_log))
         for iteration in range(ITERATIONS):
             own = [span for span in log.spans if span.iteration == iteration]
             sums = sorted((span for span in own if span.kind == "all_reduce"), key=lambda span: span.start_ns)

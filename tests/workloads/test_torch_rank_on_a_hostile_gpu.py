@@ -24,12 +24,12 @@ def test_two_pipelines_train_as_one_process_and_stage_every_message(tmp_path: Pa
     processes = [start(plan) for plan in plans]
     assert [process.wait(PATIENCE_S) for process in processes] == [0] * 4
     for plan in plans:
-        log = read_span_log(Path(plan.span_log))
+        log = read_span_log(Path(plan.process.span_log))
         device = log.device
         assert device is not None
         assert device.device == "GPU-hostile"
         messages_bytes = MICROBATCHES * ITERATIONS * TINY.activation_bytes("fp32")
-        gradients_bytes = ITERATIONS * TINY.gradient_bytes(plan.stage, 2, "fp32")
+        gradients_bytes = ITERATIONS * TINY.gradient_bytes(plan.place.stage, 2, "fp32")
         assert device.to_host_bytes == device.to_device_bytes == messages_bytes + gradients_bytes
         assert all(span.start_ns <= span.end_ns for span in log.spans if span.kind in COMPUTE_KINDS)
     reference = train_reference(

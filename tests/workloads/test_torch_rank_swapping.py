@@ -36,7 +36,7 @@ def test_replicas_of_a_star_that_swap_learn_as_one_process(tmp_path: Path, start
     assert [process.wait(PATIENCE_S) for process in processes] == [0] * REPLICAS
     losses = mean_losses(plans, ITERATIONS)
     assert losses == pytest.approx(train_tiny_replicas(synchronization, REPLICAS, ITERATIONS), rel=1e-6)
-    measured, *given = (read_span_log(Path(plan.span_log)) for plan in plans)
+    measured, *given = (read_span_log(Path(plan.process.span_log)) for plan in plans)
     assert measured.swapping is not None
     assert measured.swapping.planned_ns is not None
     for log in given:

@@ -22,7 +22,7 @@ def test_a_bf16_pipeline_learns_as_one_process_and_logs_devices(
     processes = [start_alone(plans[0]), start(plans[1])]
     assert [process.wait(PATIENCE_S) for process in processes] == [0, 0]
     for plan in plans:
-        log = read_span_log(Path(plan.span_log))
+        log = read_span_log(Path(plan.process.span_log))
         assert log.complete
         device = log.device
         assert device is not None

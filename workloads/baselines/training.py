@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-from wanbed.results.records.span_log import DeviceRecord, SpanLog, SpanLogHeader
+from wanbed.results.records.span_log import DeviceRecord, RankPlace, SpanLog
 from wanbed.workloads.baselines.baseline_config import TORCH_DDP, BaselineConfig
 from wanbed.workloads.baselines.compute_spans import ComputeSpans, create_marks, device_record
 from wanbed.workloads.baselines.pipeline_baseline import PipelineBaseline
@@ -86,7 +86,7 @@ def train(rank_config: BaselineConfig, lost: Callable[[str], None]) -> None:
     watch = PeerWatch(rank_config, members, lost)
     watch.start()
     groups = join_groups(rank_config, store)
-    header = SpanLogHeader(
+    header = RankPlace(
         rank_config.rank,
         rank_config.host,
         rank_config.datacenter,

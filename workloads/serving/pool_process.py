@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from wanbed.ground.dataclass_json import read_config
-from wanbed.results.records.span_log import NO_MICROBATCH, PREFILL, Span, SpanLog, SpanLogHeader
+from wanbed.results.records.span_log import NO_MICROBATCH, PREFILL, RankPlace, Span, SpanLog
 from wanbed.workloads.host_process import die_with_parent, print_line, run_configured
 from wanbed.workloads.serving.gpu_worker import GpuWorker, serving_gpu
 from wanbed.workloads.serving.serving_configs import PoolGpuConfig
@@ -32,7 +32,7 @@ def _run_pool_gpu(config: PoolGpuConfig) -> None:
     worker.serve()
     # A SIGTERM may still arrive while the process exits.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    header = SpanLogHeader(config.serving.gpu, config.host, config.datacenter, config.index, _NO_PIPELINE, _NO_PIPELINE)
+    header = RankPlace(config.serving.gpu, config.host, config.datacenter, config.index, _NO_PIPELINE, _NO_PIPELINE)
     log = SpanLog(Path(config.span_log), header)
     for span in gpu.take_spans():
         times_ns = span.start_ns - config.epoch_ns, span.end_ns - config.epoch_ns

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from wanbed.workloads.connected_rank import ConnectedConfig
+from wanbed.workloads.connected_config import ConnectedConfig
 from wanbed.workloads.trace_replay.replayed_trace import TraceNode, WorkKind
 
 

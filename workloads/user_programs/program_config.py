@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from wanbed.ground.dataclass_json import read_config, write_config
-from wanbed.results.records.span_log import MAX_ITERATIONS, SpanLogHeader
+from wanbed.results.records.span_log import MAX_ITERATIONS, RankPlace
 
 RANK = "{rank}"
 """Stands for the rank in ``label`` and in file names, where the process reads its rank from its environment."""
@@ -28,7 +28,7 @@ class MarkedOutput:
 
     pattern: str
     span_log: str
-    header: SpanLogHeader
+    header: RankPlace
     iterations: int = 1
 
     def __post_init__(self) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from wanbed.ground.errors import one_line
 from wanbed.ground.files import naming
-from wanbed.results.records.span_log import ITERATION, NO_MICROBATCH, Span, SpanLog, SpanLogHeader
+from wanbed.results.records.span_log import ITERATION, NO_MICROBATCH, RankPlace, Span, SpanLog
 
 _TAIL_BYTES = 32 * 2**10
 """So much of the end of what a program printed is looked at."""
@@ -69,7 +69,7 @@ class IterationMarks:
     the last iteration, whatever the program prints after it.
     """
 
-    def __init__(self, path: Path, header: SpanLogHeader, pattern: str, iterations: int, began_ns: int) -> None:
+    def __init__(self, path: Path, header: RankPlace, pattern: str, iterations: int, began_ns: int) -> None:
         self._path = path
         self._log = SpanLog(path, header)
         self._pattern = re.compile(pattern)

@@ -94,7 +94,7 @@ class BackgroundTraffic(ProcessCompanion):
             self.setting.addresses.address(host),
             str(self.gate),
             self.setting.parent_pid,
-            self.setting.peer_timeout_s,
+            self.setting.patience.peer_timeout_s,
         )
 
     def end(self) -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from wanbed.results.reading.stored_trial import FAILED, RECOVERED, SURVIVED, UNDISTURBED
-from wanbed.results.records.span_log import COMPUTE_KINDS, PREFILL, SpanLogContents, SpanLogHeader, read_span_log
+from wanbed.results.records.span_log import COMPUTE_KINDS, PREFILL, SpanLogContents, read_span_log
 from wanbed.runner.companions.faults.resolution import FaultPlan
 from wanbed.runner.emulation.rank_configs import SharedConfig, configure_ranks, rejoining
 from wanbed.runner.emulation.rank_processes import (
@@ -251,11 +251,10 @@ def _next_restart(
 
 def _log(plan: RankConfig) -> SpanLogContents:
     """Return what a rank logged; nothing if it was killed before it began its log."""
-    path = Path(plan.span_log)
+    path = Path(plan.process.span_log)
     if path.exists():
         return read_span_log(path)
-    owner = SpanLogHeader(plan.rank, plan.host, plan.datacenter, plan.gpu, plan.pipeline, plan.stage)
-    return SpanLogContents(owner, (), complete=False)
+    return SpanLogContents(plan.place, (), complete=False)
 
 
 def kept(logs: Iterable[SpanLogContents], first: int, end: int) -> tuple[SpanLogContents, ...]:

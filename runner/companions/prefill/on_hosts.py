@@ -291,7 +291,7 @@ class _ConfigMaker:
 
     @property
     def _rendezvous_timeout_ns(self) -> int:
-        slow = self._service.inference is not None or self._setting.starts_slowly
+        slow = self._service.inference is not None or self._setting.patience.starts_slowly
         return TORCH_RENDEZVOUS_NS if slow else RENDEZVOUS_TIMEOUT_NS
 
     def _endpoint(self, host: str, port: int, viewer: str) -> Endpoint:

@@ -6,7 +6,7 @@ from typing import Any
 
 from wanbed.results.records.run_store import TrialPart
 from wanbed.results.records.schema import PrefillRequest
-from wanbed.results.records.span_log import SpanLogContents, SpanLogHeader
+from wanbed.results.records.span_log import RankPlace, SpanLogContents
 from wanbed.results.records.trial_tables import PREFILL_TABLE
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 from wanbed.runner.simulator.simulation import Simulation
@@ -33,7 +33,7 @@ def simulated(_: Topology, variant: ResolvedVariant, simulation: Simulation) -> 
         margins_ns=prefill.margins_ns,
     )
     pool = [
-        SpanLogContents(SpanLogHeader(gpu.number, gpu.host, datacenter.name, gpu.index, NO_PLACE, NO_PLACE), (), True)
+        SpanLogContents(RankPlace(gpu.number, gpu.host, datacenter.name, gpu.index, NO_PLACE, NO_PLACE), (), True)
         for datacenter in service.datacenters
         for gpu in datacenter.gpus
         if gpu.number >= len(variant.placement.places)

@@ -17,9 +17,9 @@ from wanbed.ground.errors import InputError, shown
 from wanbed.results.records.span_log import (
     ITERATION,
     PROFILED_KINDS,
+    RankPlace,
     Span,
     SpanLogContents,
-    SpanLogHeader,
     message_ranks,
     read_span_log,
 )
@@ -513,7 +513,7 @@ def _rank_launch(setting: _ProgramSetting, place: StagePlace) -> _ProcessLaunch:
     config = _config(
         setting, place.host, f"rank-{rank}", label, command, environment=places.environment(place.host, place)
     )
-    header = SpanLogHeader(rank, place.host.name, place.datacenter, place.gpu, pipeline=rank, stage=0)
+    header = RankPlace(rank, place.host.name, place.datacenter, place.gpu, pipeline=rank, stage=0)
     return _ProcessLaunch(place.host.name, f"rank-{rank}", _marking(setting, config, header, str(rank)))
 
 
@@ -524,7 +524,7 @@ def _torchrun_launch(setting: _ProgramSetting, host: Host) -> _ProcessLaunch:
     command = places.words(places.program.spec.command, host)
     inner = _config(setting, host, f"rank-{RANK}", label, command, environment={})
     # Its rank, GPU and pipeline are filled in by the process.
-    header = SpanLogHeader(0, host.name, host.datacenter, 0, pipeline=0, stage=0)
+    header = RankPlace(0, host.name, host.datacenter, 0, pipeline=0, stage=0)
     marking = _marking(setting, inner, header, RANK)
     path = setting.folder / f"{name}-each.json"
     replace(marking, parent_pid=None, rank_from_environment=True).write(path)
@@ -534,7 +534,7 @@ def _torchrun_launch(setting: _ProgramSetting, host: Host) -> _ProcessLaunch:
     return _ProcessLaunch(host.name, name, config)
 
 
-def _marking(setting: _ProgramSetting, config: ProgramConfig, header: SpanLogHeader, rank: str) -> ProgramConfig:
+def _marking(setting: _ProgramSetting, config: ProgramConfig, header: RankPlace, rank: str) -> ProgramConfig:
     """Return the configuration of a rank with what marks its iterations: a pattern, or the hook in its Python."""
     program = setting.places.program
     log = str(setting.span_log(rank))

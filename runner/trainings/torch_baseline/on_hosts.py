@@ -42,7 +42,7 @@ def configure_baseline(point: SweepPoint, variant: PipelineVariant, setting: Sha
                 rendezvous_port=FIRST_PORT,
                 span_log=str(setting.span_log(rank)),
                 epoch_ns=setting.epoch_ns,
-                silence_ns=DEFAULT_SILENCE_NS + setting.outage_ns,
+                silence_ns=DEFAULT_SILENCE_NS + setting.patience.outage_ns,
                 gradients=None if gradients is None else str(gradients),
                 parent_pid=setting.parent_pid,
                 threads=spec.compute.threads or 1,

@@ -17,7 +17,7 @@ from tests.support.runner.chakra_traces import all_reduce, computation, message,
 from tests.support.runner.known_captures import both_ends, in_frames, pcap, pcapng, probe_arrivals
 from tests.support.runner.known_links import KnownLink, known_log
 from wanbed.results.chakra.node import NodeType
-from wanbed.results.records.span_log import Span, SpanLog, SpanLogHeader
+from wanbed.results.records.span_log import RankPlace, Span, SpanLog
 from wanbed.runner.experiments.shipped_experiments import shipped_experiment
 from wanbed.runner.learnt_links.csv_log import HEADER
 from wanbed.runner.learnt_links.packet_log import LOST_NS, PacketLog
@@ -237,7 +237,7 @@ def measured_run(folder: Path) -> None:
 
 def span_log(folder: Path) -> None:
     """Write the log of a rank."""
-    log = SpanLog(folder / "rank-0.spans", SpanLogHeader(0, "east-0", "east", 0, 0, 0))
+    log = SpanLog(folder / "rank-0.spans", RankPlace(0, "east-0", "east", 0, 0, 0))
     for iteration in range(3):
         log.record(Span("forward", iteration, 0, iteration * 1000, iteration * 1000 + 400))
         log.record(

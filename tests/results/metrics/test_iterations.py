@@ -12,7 +12,7 @@ from wanbed.results import metrics
 from wanbed.results.metrics.iterations import OwnClocks, Window, own_clocks
 from wanbed.results.reading.run import load_run
 from wanbed.results.records.run_store import RunStore, TrialRecord
-from wanbed.results.records.span_log import Span, SpanLogContents, SpanLogHeader
+from wanbed.results.records.span_log import RankPlace, Span, SpanLogContents
 from wanbed.results.records.trial_id import TrialId
 from wanbed.results.report.text_formats import table_text
 
@@ -63,7 +63,7 @@ def test_summary_and_tables_have_tokens_of_the_window_and_the_slowest_replica_be
             Span("forward", each, 0, each * length_s * SECOND_NS, (each + 1) * length_s * SECOND_NS)
             for each in range(5)
         ]
-        logs.append(SpanLogContents(SpanLogHeader(rank, f"h{rank}", "east", 0, rank, 0), tuple(own), complete=True))
+        logs.append(SpanLogContents(RankPlace(rank, f"h{rank}", "east", 0, rank, 0), tuple(own), complete=True))
     synchronization = {"sync_every": 1, "fragments": 1, "delay": 0, "quorum": 1}
     facts = {"synchronization": synchronization, "warmup_iterations": 1}
     store.write_trial(TrialRecord(TrialId(0, "v", 0), logs, facts=facts))

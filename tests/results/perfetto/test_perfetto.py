@@ -16,7 +16,7 @@ from wanbed.results.reading.run import load_run
 from wanbed.results.reading.selection import Selection
 from wanbed.results.records.run_store import RunStore, TrialRecord
 from wanbed.results.records.schema import LinkSample
-from wanbed.results.records.span_log import Span, SpanLogContents, SpanLogHeader
+from wanbed.results.records.span_log import RankPlace, Span, SpanLogContents
 from wanbed.results.records.trial_id import TrialId
 from wanbed.results.records.trial_tables import LINK_TABLE
 
@@ -166,7 +166,7 @@ def test_spans_without_length_at_one_moment_and_hostile_names_arrive(engine: Eng
         kind, work = ("send", "forward") if rank == 0 else ("receive", "backward")
         transfers = [Span(kind, 0, m, 7, 7 + m % 2, 4, peer, "activation") for m in range(4)]
         spans = (Span(work, 0, 0, 5, 7), Span(work, 0, 1, 7, 7), Span(work, 0, 2, 7, 9), *transfers)
-        logs.append(SpanLogContents(SpanLogHeader(rank, name, name, 0, 0, rank), spans, complete=True))
+        logs.append(SpanLogContents(RankPlace(rank, name, name, 0, 0, rank), spans, complete=True))
     samples = [LinkSample(time_ns, "link", east, west, time_ns, None, 3, 0) for time_ns in (0, 5, 9)]
     store.write_trial(TrialRecord(TrialId(0, variant, 0), logs, {LINK_TABLE: samples}))
 

@@ -17,7 +17,7 @@ from wanbed.results.reading.run import load_run
 from wanbed.results.reading.selection import NoSuchTrialError, Selection
 from wanbed.results.records.run_store import RunError, RunStore, TrialRecord
 from wanbed.results.records.schema import SCHEMA_VERSION, TcpSample
-from wanbed.results.records.span_log import Span, SpanLogContents, SpanLogHeader
+from wanbed.results.records.span_log import RankPlace, Span, SpanLogContents
 from wanbed.results.records.trial_id import TrialId
 from wanbed.results.records.trial_tables import LINK_SAMPLES_FILE, SPANS_FILE, TCP_TABLE
 
@@ -178,7 +178,7 @@ def test_hostile_names_of_variants_come_out_as_they_are(build_run: BuildRun) -> 
 
 def run_on_paper(folder: Path, spans: list[Span], tcp: list[TcpSample], name: str = "east") -> Path:
     store = RunStore.create(folder, "paper", {"variants": [{"name": "a"}]}, "c0ffee" * 8)
-    log = SpanLogContents(SpanLogHeader(0, f"{name}-0", name, 0, 0, 0), tuple(spans), complete=True)
+    log = SpanLogContents(RankPlace(0, f"{name}-0", name, 0, 0, 0), tuple(spans), complete=True)
     store.write_trial(TrialRecord(TrialId(0, "a", 0), [log], {TCP_TABLE: tcp}))
     return store.path
 

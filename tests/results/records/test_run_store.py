@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 
 from wanbed.results.records.run_store import LostTrialError, RunError, RunStore, TrialRecord, slug
 from wanbed.results.records.schema import CalibrationRow, LinkSample
-from wanbed.results.records.span_log import Span, SpanLogContents, SpanLogHeader
+from wanbed.results.records.span_log import RankPlace, Span, SpanLogContents
 from wanbed.results.records.trial_id import TrialId
 from wanbed.results.records.trial_tables import LINK_TABLE
 
-HEADER = SpanLogHeader(rank=0, host="east-0", datacenter="east", gpu=0, pipeline=0, stage=0)
+HEADER = RankPlace(rank=0, host="east-0", datacenter="east", gpu=0, pipeline=0, stage=0)
 LOG = SpanLogContents(HEADER, (Span("forward", 0, 0, 5, 9),), complete=True)
 SAMPLE = LinkSample(7, "link", "east", "west", 1500, 1, 0, 0)
 MEASURED = CalibrationRow(

@@ -6,16 +6,16 @@ import pytest
 
 from wanbed.results.records.span_log import (
     DeviceRecord,
+    RankPlace,
     Span,
     SpanLog,
     SpanLogError,
-    SpanLogHeader,
     SwappedGroup,
     SwappingRecord,
     read_span_log,
 )
 
-HEADER = SpanLogHeader(rank=1, host="east-1", datacenter="east", gpu=0, pipeline=0, stage=1)
+HEADER = RankPlace(rank=1, host="east-1", datacenter="east", gpu=0, pipeline=0, stage=1)
 FORWARD = Span("forward", 0, 3, 1_000, 2_000)
 SEND = Span("send", 0, 3, 2_000, 9_000, 33_554_432, "west-0")
 

@@ -8,12 +8,12 @@ from wanbed.results.records import trial_columns
 from wanbed.results.records.run_store import RunStore, TrialRecord
 from wanbed.results.records.schema import LinkSample
 from wanbed.results.records.span_columns import SpanColumns, VirtualSpanColumns
-from wanbed.results.records.span_log import SPAN_KINDS, Span, SpanLogContents, SpanLogHeader
+from wanbed.results.records.span_log import SPAN_KINDS, RankPlace, Span, SpanLogContents
 from wanbed.results.records.trial_columns import TrialCounters, TrialSpans
 from wanbed.results.records.trial_id import TrialId
 from wanbed.results.records.trial_tables import LINK_TABLE
 
-OWNERS = [SpanLogHeader(0, "east-0", "east", 1, 0, 0), SpanLogHeader(1, "west-0", "west", 0, 0, 1)]
+OWNERS = [RankPlace(0, "east-0", "east", 1, 0, 0), RankPlace(1, "west-0", "west", 0, 0, 1)]
 SPANS = [
     [
         Span("forward", 0, 0, 0, 10),

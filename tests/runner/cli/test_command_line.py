@@ -11,7 +11,7 @@ import yaml
 from tests.support.runner.commands_here import called, printed, refusal, wanbed
 from tests.support.runner.small_experiment import SMALL, small
 from wanbed.results.records.run_store import RunStore, TrialRecord
-from wanbed.results.records.span_log import Span, SpanLogContents, SpanLogHeader
+from wanbed.results.records.span_log import RankPlace, Span, SpanLogContents
 from wanbed.results.records.trial_id import TrialId
 from wanbed.runner.planner.experiment_file import load_experiment
 from wanbed.runner.runs.run_folder import begin_run
@@ -310,7 +310,7 @@ def finished_run() -> RunStore:
     """A run of one rank that computed once."""
     store = begin_run(load_experiment(Path(written(SMALL))), Path("runs"), {"dilation": 1.0})
     spans = (Span("forward", 1, 0, 0, 1_000_000), Span("backward", 1, 0, 1_000_000, 3_000_000))
-    log = SpanLogContents(SpanLogHeader(0, "east-0", "east", 0, 0, 0), spans, complete=True)
+    log = SpanLogContents(RankPlace(0, "east-0", "east", 0, 0, 0), spans, complete=True)
     store.write_trial(TrialRecord(TrialId(0, "gpipe", 0), [log]))
     store.finish()
     return store

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.runner.emulation.rank_plans import ONE, PAIR, PLANNED, SHARED, TOKEN, four_by_two, planned, point
 from tests.support.present import present
 from wanbed.runner.companions.prefill.resolution import inference_work
-from wanbed.runner.emulation.rank_configs import FIRST_PORT, SharedConfig, configure_ranks, peer_timeout_s
+from wanbed.runner.emulation.rank_configs import FIRST_PORT, Patience, SharedConfig, configure_ranks, peer_timeout_s
 from wanbed.runner.resolve.experiment import SweepPoint
 from wanbed.testbed.network.address_book import LoopbackAddressBook
 from wanbed.testbed.network.links.wan_link import course_of
@@ -27,7 +27,6 @@ from wanbed.workloads.message import Message, MessageKind
 from wanbed.workloads.rank_config import RankConfig, read_rank_config
 from wanbed.workloads.schedules.action import Action, ActionKind
 from wanbed.workloads.schedules.pipeline_shape import PipelineShape
-from wanbed.workloads.schedules.schedule import create_schedule
 from wanbed.workloads.transport.frame import CHUNK_BYTES
 from wanbed.workloads.transport.socket_options import PEER_TIMEOUT_S, make_socket
 
@@ -42,8 +41,8 @@ def durations(plan: RankConfig) -> ReplayDurations:
 
 def test_every_stage_has_a_rank_on_its_gpu() -> None:
     plans = planned(point())
-    assert [(plan.rank, plan.stage, plan.pipeline) for plan in plans] == [(n, n, 0) for n in range(4)]
-    assert [(plan.host, plan.datacenter, plan.gpu) for plan in plans] == [
+    assert [(plan.rank, plan.place.stage, plan.place.pipeline) for plan in plans] == [(n, n, 0) for n in range(4)]
+    assert [(plan.host, plan.place.datacenter, plan.gpu) for plan in plans] == [
         ("east-0", "east", 0),
         ("east-0", "east", 1),
         ("west-0", "west", 0),
@@ -53,7 +52,9 @@ def test_every_stage_has_a_rank_on_its_gpu() -> None:
 
 def test_every_pipeline_has_its_ranks() -> None:
     plans = planned(four_by_two(PAIR))
-    assert [(plan.rank, plan.pipeline, plan.stage) for plan in plans] == [(n, n // 4, n % 4) for n in range(8)]
+    assert [(plan.rank, plan.place.pipeline, plan.place.stage) for plan in plans] == [
+        (n, n // 4, n % 4) for n in range(8)
+    ]
     assert [plan.host for plan in plans] == [
         f"{dc}-{n}" for half in (0, 2) for dc in ("east", "west") for n in (half, half + 1)
     ]
@@ -63,9 +64,9 @@ def test_every_rank_knows_what_is_the_same_for_all() -> None:
     eager = point(variants=[{**ONE, "schedule": "1f1b", "options": {"warmup_depth": 2}}])
     for plan in planned(eager):
         assert plan.shape == PipelineShape(4, 8, recompute=(False,) * 4)
-        assert (plan.iterations, plan.epoch_ns, plan.parent_pid) == (5, 123_456_789, 4711)
-        assert plan.schedule == "wanbed.workloads.schedules.one_forward_one_backward:OneForwardOneBackward"
-        assert plan.schedule_options == {"warmup_depth": 2}
+        assert (plan.iterations, plan.process.epoch_ns, plan.process.parent_pid) == (5, 123_456_789, 4711)
+        assert plan.schedule.class_path == "wanbed.workloads.schedules.one_forward_one_backward:OneForwardOneBackward"
+        assert plan.schedule.options == {"warmup_depth": 2}
         assert plan.rendezvous.run_token == TOKEN
 
 
@@ -76,7 +77,7 @@ def test_a_rank_s_schedule_is_made_with_the_variant_s_options_whatever_computes(
     variant = {**ONE, "schedule": "varuna", "options": {"recompute": "on-gradient"}}
     of = point(model="gpt-tiny" if compute["kind"] == "torch" else "gpt-a", compute=compute, variants=[variant])
     for plan in planned(of):
-        schedule = create_schedule(plan.schedule, plan.shape, plan.schedule_options)
+        schedule = plan.schedule.create()
         schedule.arrived(1, Message(MessageKind.ACTIVATION, 0))
         forward = schedule.next(1)
         assert forward == Action(ActionKind.FORWARD, 0)
@@ -131,8 +132,8 @@ def test_only_the_boundary_that_crosses_the_wan_is_shared() -> None:
 def test_a_planned_schedule_gives_each_rank_its_list_and_the_turns_of_its_cell() -> None:
     plans = planned(four_by_two(PLANNED))
     for plan in plans:
-        orders = plan.schedule_options["orders"]
-        assert [stage for stage, order in enumerate(orders) if order is not None] == [plan.stage]
+        orders = plan.schedule.options["orders"]
+        assert [stage for stage, order in enumerate(orders) if order is not None] == [plan.place.stage]
     sender, receiver = plans[1].links.following, plans[2].links.previous
     assert sender is not None
     assert receiver is not None
@@ -152,8 +153,8 @@ def test_torch_recomputes_and_splits_as_its_schedule_does_at_its_stage() -> None
             variants=[{**ONE, "schedule": schedule}],
         )
         for plan in planned(of):
-            made = create_schedule(plan.schedule, plan.shape, plan.schedule_options)
-            work = torch_work(plan.compute, made.kinds(plan.stage))
+            made = plan.schedule.create()
+            work = torch_work(plan.compute, made.kinds(plan.place.stage))
             yield work.recompute, work.split_backward
 
     assert list(works("gpipe")) == [(True, False)] * 4
@@ -196,8 +197,8 @@ def test_ranks_are_bound_to_the_addresses_of_the_testbeds_slot() -> None:
 def test_no_two_ranks_share_a_socket_or_a_log(tmp_path: Path) -> None:
     plans = planned(point(), tmp_path)
     assert len({(plan.rendezvous.listen_address, plan.rendezvous.listen_port) for plan in plans}) == len(plans)
-    assert len({plan.span_log for plan in plans}) == len(plans)
-    assert {Path(plan.span_log).parent for plan in plans} == {tmp_path}
+    assert len({plan.process.span_log for plan in plans}) == len(plans)
+    assert {Path(plan.process.span_log).parent for plan in plans} == {tmp_path}
 
 
 @pytest.mark.parametrize("clock", ["real", "virtual"])
@@ -266,7 +267,9 @@ def test_every_rank_is_given_the_device_that_was_decided(device: str | None) -> 
 
 
 def test_ranks_on_several_machines_have_a_minute_for_their_rendezvous() -> None:
-    limits_ns = {slowly: planned(point(), starts_slowly=slowly)[0].rendezvous.timeout_ns for slowly in (False, True)}
+    limits_ns = {
+        slowly: planned(point(), patience=Patience(slowly))[0].rendezvous.timeout_ns for slowly in (False, True)
+    }
     assert limits_ns == {False: 8_000_000_000, True: 60_000_000_000}
 
 
@@ -338,7 +341,7 @@ def test_a_dilated_outage_is_outlasted_as_it_is_emulated() -> None:
 
 def test_ranks_are_told_and_have_longer_to_meet_after_a_restart() -> None:
     of = point(variants=[ONE])
-    plain, patient = planned(of)[0], planned(of, peer_timeout_s=38)[0]
+    plain, patient = planned(of)[0], planned(of, patience=Patience(peer_timeout_s=38))[0]
     assert (plain.rendezvous.peer_timeout_s, patient.rendezvous.peer_timeout_s) == (8, 38)
     assert patient.rendezvous.timeout_ns - plain.rendezvous.timeout_ns == 30 * S
 

@@ -51,7 +51,7 @@ def test_replicas_meet_at_the_host_of_their_first_to_sum_by_a_collective(all_red
     plans = planned(of)
     assert {plan.links.rings for plan in plans} == {()}
     for plan in plans:
-        replicas = [other for other in plans if other.stage == plan.stage]
+        replicas = [other for other in plans if other.place.stage == plan.place.stage]
         collective = present(plan.compute.collective)
         assert (collective.backend, collective.shares_gpus) == ("nccl", shares_gpus)
         assert collective.hosts == tuple(other.host for other in replicas)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from wanbed.results.records.span_log import JoinedTraining, LostReplica, Span, SpanLogContents, SpanLogHeader
+from wanbed.results.records.span_log import JoinedTraining, LostReplica, RankPlace, Span, SpanLogContents
 from wanbed.runner.emulation.time_line import check_order, on_one_time_line, while_all_ran_ns
 from wanbed.runner.runs.faults import TrialError
 
@@ -12,7 +12,7 @@ MS = 1_000_000
 
 
 def log(rank: int, host: str, *spans: Span) -> SpanLogContents:
-    return SpanLogContents(SpanLogHeader(rank, host, host[:4], 0, 0, rank), spans, True)
+    return SpanLogContents(RankPlace(rank, host, host[:4], 0, 0, rank), spans, True)
 
 
 def sent(start_ns: int, iteration: int = 0) -> Span:
@@ -84,7 +84,7 @@ def test_where_ranks_were_killed_messages_that_lack_one_end_are_passed_by() -> N
 
 def ended(rank: int, *ends_ns: int) -> SpanLogContents:
     spans = tuple(Span("iteration", number, -1, 0, end_ns) for number, end_ns in enumerate(ends_ns))
-    return SpanLogContents(SpanLogHeader(rank, f"east-{rank}", "east", 0, 0, rank), spans, complete=True)
+    return SpanLogContents(RankPlace(rank, f"east-{rank}", "east", 0, 0, rank), spans, complete=True)
 
 
 def test_all_jobs_ran_until_the_first_of_them_had_done_its_last_iteration() -> None:

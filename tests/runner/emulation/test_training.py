@@ -37,7 +37,8 @@ def test_ranks_of_all_jobs_log_beside_their_plans_where_a_rack_looks_for_it(
     nothing: Any = lambda: None  # noqa: E731
     others = train_at_once(testbed, POINT, BESIDE, setting, begin=nothing, meanwhile=nothing)
     assert [plan.rank for plan in started] == [*range(8)]
-    assert [Path(plan.plan.span_log) for plan in started] == [tmp_path / f"rank-{rank}.spans" for rank in range(8)]
+    logs = [Path(plan.plan.process.span_log) for plan in started]
+    assert logs == [tmp_path / f"rank-{rank}.spans" for rank in range(8)]
     # The variant's own ranks come first, under their own numbers; each job finds its peers by its own.
     assert [plan.plan.rank for plan in started] == [*range(4)] * 2
     assert {plan.host for plan in started[:4]} == {place.host.name for place in BESIDE.placement.places}

@@ -1,11 +1,11 @@
 from dataclasses import replace
 
-from wanbed.results.records.span_log import DeviceRecord, SpanLogContents, SpanLogHeader, SwappedGroup, SwappingRecord
+from wanbed.results.records.span_log import DeviceRecord, RankPlace, SpanLogContents, SwappedGroup, SwappingRecord
 from wanbed.runner.emulation.trial import device_facts, swapping_facts
 
 
 def log(rank: int, *losses: tuple[int, float]) -> SpanLogContents:
-    return SpanLogContents(SpanLogHeader(rank, "east-0", "east", 0, 0, rank), (), True, losses)
+    return SpanLogContents(RankPlace(rank, "east-0", "east", 0, 0, rank), (), True, losses)
 
 
 def test_a_trial_keeps_what_each_rank_that_computed_knows_of_its_device() -> None:

@@ -7,7 +7,7 @@ import pytest
 from tests.support.clock import Clock
 from tests.support.terminal import Terminal
 from wanbed.results.records.run_store import CalibrationRow, RunStore, TrialRecord
-from wanbed.results.records.span_log import Span, SpanLogContents, SpanLogHeader
+from wanbed.results.records.span_log import RankPlace, Span, SpanLogContents
 from wanbed.results.records.trial_id import TrialId
 from wanbed.runner.emulation.virtual_run import (
     BESIDE_TRIALS_S,
@@ -68,9 +68,7 @@ def test_loss_makes_a_path_slower() -> None:
     assert serial_trial_s(lossy, lossy.variants[0]) > 2 * serial_trial_s(clean, clean.variants[0])
 
 
-LOG = SpanLogContents(
-    SpanLogHeader(0, "east-0", "east", 0, 0, 0), (Span("forward", 1, 0, 0, 1_000_000),), complete=True
-)
+LOG = SpanLogContents(RankPlace(0, "east-0", "east", 0, 0, 0), (Span("forward", 1, 0, 0, 1_000_000),), complete=True)
 
 CALIBRATED = CalibrationRow("east", "west", "wan", 20.0, 20.0, 95e6, 95e6, {}, within_tolerance=True)
 

@@ -13,7 +13,7 @@ from tests.support.until import until_within
 from wanbed.ground.errors import InputError, MissingError
 from wanbed.results.records.run_store import RunStore, TrialRecord
 from wanbed.results.records.schema import CalibrationRow
-from wanbed.results.records.span_log import Span, SpanLogContents, SpanLogHeader
+from wanbed.results.records.span_log import RankPlace, Span, SpanLogContents
 from wanbed.results.records.trial_id import TrialId
 from wanbed.runner.validation import random_execution
 from wanbed.runner.validation.random_batch import Batch
@@ -36,7 +36,7 @@ def finish(store: RunStore, iteration_s: float = 2.0) -> None:
     store.write_calibration(0, [CalibrationRow("east", "west", "wan", 20.0, 20.0, None, 95e6, {}, True)])
     length_ns, iterations = round(iteration_s * S), store.manifest["training"]["iterations"]
     spans = tuple(Span("forward", each, 0, each * length_ns, (each + 1) * length_ns) for each in range(iterations))
-    log = SpanLogContents(SpanLogHeader(0, "east-0", "east", 0, 0, 0), spans, complete=True)
+    log = SpanLogContents(RankPlace(0, "east-0", "east", 0, 0, 0), spans, complete=True)
     store.write_trial(TrialRecord(TrialId(0, variant, 0), [log], {}, {"warmup_iterations": 1}))
     store.finish()
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from wanbed.results.records.run_store import RunStore, TrialRecord
 from wanbed.results.records.schema import CalibrationRow, LinkSample
-from wanbed.results.records.span_log import Span, SpanLogContents, SpanLogHeader
+from wanbed.results.records.span_log import RankPlace, Span, SpanLogContents
 from wanbed.results.records.trial_id import TrialId
 from wanbed.results.records.trial_tables import LINK_TABLE
 
@@ -72,7 +72,7 @@ class ProgramOnPaper:
                 now[rank] = updated + self.python_ns + rank * MS
                 spans[rank].append(Span("iteration", iteration, -1, begun[rank], now[rank]))
         return [
-            SpanLogContents(SpanLogHeader(rank, *self.hosts[rank], 0, rank, 0), tuple(own), complete=True)
+            SpanLogContents(RankPlace(rank, *self.hosts[rank], 0, rank, 0), tuple(own), complete=True)
             for rank, own in enumerate(spans)
         ]
 

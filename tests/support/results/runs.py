@@ -10,7 +10,7 @@ from typing import Any
 from wanbed.results.reading.run import Run, load_run
 from wanbed.results.records.run_store import RunStore, TrialRecord
 from wanbed.results.records.schema import CalibrationRow
-from wanbed.results.records.span_log import Span, SpanLogContents, SpanLogHeader
+from wanbed.results.records.span_log import RankPlace, Span, SpanLogContents
 from wanbed.results.records.trial_id import TrialId
 
 Times = Mapping[tuple[str, str], Sequence[Sequence[float]]]
@@ -83,7 +83,7 @@ def write_run(
                 end_ns = start_ns + round(time_s * 1e9)
                 spans.append(Span("forward", iteration, 0, start_ns, end_ns))
                 start_ns = end_ns
-            log = SpanLogContents(SpanLogHeader(0, "east-0", "east", 0, 0, 0), tuple(spans), complete=True)
+            log = SpanLogContents(RankPlace(0, "east-0", "east", 0, 0, 0), tuple(spans), complete=True)
             store.write_trial(TrialRecord(TrialId(latencies.index(latency), variant, repeat), [log], facts=facts))
     if finished:
         store.update_manifest({"complete": True})

@@ -8,7 +8,7 @@ from wanbed.results.chakra.export import EXPORTED_KINDS, TrialIteration, TrialSp
 from wanbed.results.chakra.node import ChakraNode, CollectiveType, NodeType
 from wanbed.results.chakra.rank_file import rank_bytes
 from wanbed.results.reading.stored_trial import StoredTrial
-from wanbed.results.records.span_log import SpanLogHeader
+from wanbed.results.records.span_log import RankPlace
 from wanbed.results.records.trial_columns import TrialSpans
 from wanbed.results.records.trial_id import TrialId
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
@@ -20,7 +20,7 @@ TRIAL = TrialId(0, "v", 0)
 def spans_of(variant: ResolvedVariant, simulation: Simulation, iteration: int) -> list[TrialSpan]:
     """Return the spans of one iteration as the exporter reads them from a run."""
     owners = [
-        SpanLogHeader(rank, place.host.name, place.datacenter, place.gpu, place.pipeline, place.stage)
+        RankPlace(rank, place.host.name, place.datacenter, place.gpu, place.pipeline, place.stage)
         for rank, place in enumerate(variant.placement.places)
     ]
     rows = [row for table in TrialSpans(owners, simulation.spans).tables(TRIAL) for row in table.to_pylist()]

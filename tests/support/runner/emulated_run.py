@@ -9,7 +9,7 @@ import numpy as np
 from wanbed.results.records.run_store import RunStore, TrialRecord
 from wanbed.results.records.schema import CalibrationRow
 from wanbed.results.records.span_columns import SpanColumns
-from wanbed.results.records.span_log import Span, SpanLogContents, SpanLogHeader
+from wanbed.results.records.span_log import RankPlace, Span, SpanLogContents
 from wanbed.results.records.trial_id import TrialId
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
@@ -68,7 +68,7 @@ def _logs(iteration_ns: int) -> list[SpanLogContents]:
         Span("forward", iteration, 0, bounds_ns[iteration], bounds_ns[iteration + 1]) for iteration in range(3)
     )
     return [
-        SpanLogContents(SpanLogHeader(rank, f"{datacenter}-0", datacenter, 0, 0, rank), spans, complete=True)
+        SpanLogContents(RankPlace(rank, f"{datacenter}-0", datacenter, 0, 0, rank), spans, complete=True)
         for rank, datacenter in enumerate(("east", "west"))
     ]
 

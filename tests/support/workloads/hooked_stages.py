@@ -110,7 +110,7 @@ def run_own_ranks(folder: Path) -> list[list[int]]:
     finally:
         for process in processes:
             process.kill()
-    return [computed_ns(read_span_log(Path(plan.span_log))) for plan in plans]
+    return [computed_ns(read_span_log(Path(plan.process.span_log))) for plan in plans]
 
 
 def computed_ns(log: SpanLogContents) -> list[int]:

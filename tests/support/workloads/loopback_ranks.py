@@ -10,10 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.support.workloads.forked_rank import ForkedRank
-from wanbed.results.records.span_log import read_span_log
+from wanbed.results.records.span_log import RankPlace, read_span_log
 from wanbed.workloads.compute.backends.backend import ComputeConfig, ComputedStage
 from wanbed.workloads.compute.replay import ReplayCosts, ReplayDurations, ReplaySizes
-from wanbed.workloads.rank_config import RankConfig
+from wanbed.workloads.connected_config import RankProcessConfig
+from wanbed.workloads.rank_config import RankConfig, ScheduleConfig
 from wanbed.workloads.schedules.pipeline_shape import PipelineShape
 from wanbed.workloads.transport.links_config import BoundaryConfig, LinksConfig, RendezvousConfig, RingConfig
 from wanbed.workloads.transport.peer import Peer
@@ -50,7 +51,15 @@ def boundary_bytes(boundary: int) -> int:
     return (boundary + 1) * 300_000
 
 
-def make_configs(folder: Path, shape: PipelineShape, pipelines: int = 1, **changes: object) -> list[RankConfig]:
+def make_configs(
+    folder: Path,
+    shape: PipelineShape,
+    pipelines: int = 1,
+    *,
+    schedule: str = ONE_FORWARD_ONE_BACKWARD,
+    iterations: int = 2,
+    **changes: object,
+) -> list[RankConfig]:
     """Configs of ranks with one stage each; several pipelines are one DP-cell that shares everything,
     and 100,000 bytes of gradients are summed."""
     stages, token = shape.stages, secrets.token_hex(16)
@@ -66,15 +75,10 @@ def make_configs(folder: Path, shape: PipelineShape, pipelines: int = 1, **chang
         replicas = tuple(mate * stages + stage for mate in range(pipelines))
         peers = {*replicas, *({rank - 1} if stage else ()), *({rank + 1} if stage + 1 < stages else ())} - {rank}
         plan = RankConfig(
-            rank=rank,
-            host=f"host-{rank}",
-            datacenter="east",
-            gpu=0,
-            pipeline=pipeline,
-            stage=stage,
-            shape=shape,
-            iterations=2,
-            schedule=ONE_FORWARD_ONE_BACKWARD,
+            place=RankPlace(rank, f"host-{rank}", "east", 0, pipeline, stage),
+            process=RankProcessConfig(str(folder / f"rank-{rank}.spans"), epoch_ns),
+            iterations=iterations,
+            schedule=ScheduleConfig(schedule, shape),
             compute=ComputeConfig(
                 backend=REPLAY,
                 costs=ReplayCosts(
@@ -103,15 +107,10 @@ def make_configs(folder: Path, shape: PipelineShape, pipelines: int = 1, **chang
                 following=boundary(pipeline, stage, +1) if stage + 1 < stages else None,
                 rings=(RingConfig(replicas),) if pipelines > 1 else (),
                 microbatches=shape.microbatches,
-                iterations=2,
+                iterations=iterations,
             ),
             rendezvous=RendezvousConfig(LOOPBACK, ports[rank], token),
-            span_log=str(folder / f"rank-{rank}.spans"),
-            epoch_ns=epoch_ns,
         )
-        if "iterations" in changes:
-            links = replace(plan.links, iterations=changes["iterations"])  # type: ignore[arg-type]
-            plan = replace(plan, links=links, iterations=links.iterations)
         plans.append(replace(plan, **changes))  # type: ignore[arg-type]
     return plans
 
@@ -143,12 +142,13 @@ def endless(plan: RankConfig) -> RankConfig:
 def coming_back(plan: RankConfig, gatherer: RankConfig) -> RankConfig:
     """The same rank as it joins a training under way, whose star that rank gathers."""
     peers = tuple(replace(peer, port=gatherer.rendezvous.listen_port) for peer in plan.links.peers)
-    return replace(plan, links=replace(plan.links, peers=peers, joins=True), span_log=f"{plan.span_log}-again")
+    process = replace(plan.process, span_log=f"{plan.process.span_log}-again")
+    return replace(plan, links=replace(plan.links, peers=peers, joins=True), process=process)
 
 
 def done(plan: RankConfig) -> int:
     """The last iteration that a rank has logged, -1 for none."""
-    path = Path(plan.span_log)
+    path = Path(plan.process.span_log)
     return max((span.iteration for span in read_span_log(path).spans), default=-1) if path.exists() else -1
 
 

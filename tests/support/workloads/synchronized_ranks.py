@@ -34,7 +34,7 @@ def train_synchronized(
         plans = _ring_configs(folder, synchronization, iterations, stages, replicas)
     processes = [start(plan) for plan in plans]
     assert [process.wait(PATIENCE_S) for process in processes] == [0] * len(plans)
-    spans = {plan.rank: read_span_log(Path(plan.span_log)).spans for plan in plans}
+    spans = {plan.rank: read_span_log(Path(plan.process.span_log)).spans for plan in plans}
     return mean_losses(plans, iterations), spans
 
 
@@ -78,7 +78,7 @@ def lose_and_start_again(plans: list[RankConfig], start: Start) -> int:
     for process in others:
         process.send_signal(signal.SIGCONT)
     assert [process.wait(PATIENCE_S) for process in (*others, again)] == [0] * len(plans)
-    joined = read_span_log(Path(back.span_log)).joined
+    joined = read_span_log(Path(back.process.span_log)).joined
     assert joined is not None
     assert joined.iteration > 2
     return joined.iteration
@@ -87,9 +87,9 @@ def lose_and_start_again(plans: list[RankConfig], start: Start) -> int:
 def mean_losses(plans: list[RankConfig], iterations: int) -> list[float]:
     """Return the mean loss of each iteration over the replicas that the ranks have logged."""
     losses: dict[int, float] = defaultdict(float)
-    replicas = len({plan.pipeline for plan in plans})
+    replicas = len({plan.place.pipeline for plan in plans})
     for plan in plans:
-        for iteration, loss in read_span_log(Path(plan.span_log)).losses:
+        for iteration, loss in read_span_log(Path(plan.process.span_log)).losses:
             losses[iteration] += loss / replicas
     return [losses[iteration] for iteration in range(iterations)]
 

@@ -4,10 +4,10 @@ from pathlib import Path
 import pytest
 
 from tests.support.workloads.hostile_gpu.gpu import HostileGpu
-from wanbed.results.records.span_log import NO_MICROBATCH, SpanLog, SpanLogHeader, read_span_log
+from wanbed.results.records.span_log import NO_MICROBATCH, RankPlace, SpanLog, read_span_log
 from wanbed.workloads.baselines.compute_spans import ComputeSpans, EventMarks, HostMarks
 
-HEADER = SpanLogHeader(rank=0, host="east-0", datacenter="east", gpu=0, pipeline=0, stage=0)
+HEADER = RankPlace(rank=0, host="east-0", datacenter="east", gpu=0, pipeline=0, stage=0)
 
 
 def test_spans_are_measured_in_order_since_the_epoch_and_written_at_each_flush(tmp_path: Path) -> None:

@@ -33,11 +33,11 @@ def summed_by(backend: str, plans: list[RankConfig]) -> list[RankConfig]:
                 plan.compute,
                 collective=CollectiveConfig(
                     backend=backend,
-                    hosts=tuple(other.host for other in plans[plan.stage :: stages]),
-                    position=plan.pipeline,
+                    hosts=tuple(other.host for other in plans[plan.place.stage :: stages]),
+                    position=plan.place.pipeline,
                     interface="lo",
                     store_address=LOOPBACK,
-                    store_port=ports[plan.stage],
+                    store_port=ports[plan.place.stage],
                     timeout_ns=PATIENCE_S * 10**9,
                 ),
             ),
@@ -49,7 +49,7 @@ def summed_by(backend: str, plans: list[RankConfig]) -> list[RankConfig]:
 def test_collective_all_reduce_trains_as_one_process_until_a_replica_is_lost(tmp_path: Path, start: Start) -> None:
     plans = summed_by("gloo", make_torch_configs(tmp_path, stages=1, pipelines=2, iterations=10_000))
     processes = [start(plan) for plan in plans]
-    logs = [Path(plan.span_log) for plan in plans]
+    logs = [Path(plan.process.span_log) for plan in plans]
     begun_s = time.monotonic()
     while not all(log.exists() and len(read_span_log(log).losses) >= ITERATIONS for log in logs):
         assert [process.poll() for process in processes] == [None, None]

@@ -112,7 +112,7 @@ class Service:
             iterations=24,
         )
         self.token = self.ranks[0].rendezvous.run_token
-        epoch_ns = self.ranks[0].epoch_ns
+        epoch_ns = self.ranks[0].process.epoch_ns
         self.gpus = [
             GpuServingConfig(
                 gpu=gpu,
@@ -160,7 +160,7 @@ class Service:
         return json.loads((self.folder / name).read_text())
 
     def logs(self) -> list[SpanLogContents]:
-        return [read_span_log(Path(plan.span_log)) for plan in self.ranks]
+        return [read_span_log(Path(plan.process.span_log)) for plan in self.ranks]
 
 
 until = partial(until_within, PATIENCE_S)
@@ -236,7 +236,9 @@ def test_a_pool_serves_until_sigterm(tmp_path: Path, spawn: Spawn) -> None:
     for gpu in service.gpus:
         path = tmp_path / f"pool-{gpu.gpu}.json"
         log = str(tmp_path / f"pool-{gpu.gpu}.spans")
-        PoolGpuConfig(gpu, f"host-{gpu.gpu}", "east", 0, service.token, service.ranks[0].epoch_ns, log).write(path)
+        PoolGpuConfig(gpu, f"host-{gpu.gpu}", "east", 0, service.token, service.ranks[0].process.epoch_ns, log).write(
+            path
+        )
         pool.append(spawn("wanbed.workloads.serving.pool_process", path))
     servers = service.start_servers(spawn)
     until(lambda: connections_at(service.gpus[0].controller.port) == len(pool) + 1)

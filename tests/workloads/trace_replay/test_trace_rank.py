@@ -11,7 +11,8 @@ import pytest
 
 from tests.support.workloads.loopback_ranks import LOOPBACK, MILLISECOND_NS, ROOT, free_ports, outcome
 from wanbed.ground.dataclass_json import read_config
-from wanbed.results.records.span_log import Span, read_span_log
+from wanbed.results.records.span_log import RankPlace, Span, read_span_log
+from wanbed.workloads.connected_config import RankProcessConfig
 from wanbed.workloads.trace_replay.replayed_trace import TraceNode, WorkKind
 from wanbed.workloads.trace_replay.trace_rank_config import TraceRankConfig
 from wanbed.workloads.transport.links_config import ExchangeConfig, LinksConfig, RendezvousConfig, RingConfig
@@ -75,10 +76,8 @@ def configs(folder: Path) -> list[TraceRankConfig]:
 
     return [
         TraceRankConfig(
-            rank=rank,
-            host=f"host-{rank}",
-            datacenter="east",
-            gpu=0,
+            place=RankPlace(rank, f"host-{rank}", "east", gpu=0, pipeline=0, stage=rank),
+            process=RankProcessConfig(str(folder / f"rank-{rank}.spans"), epoch_ns),
             nodes=nodes,
             iterations=ITERATIONS,
             links=LinksConfig(
@@ -98,8 +97,6 @@ def configs(folder: Path) -> list[TraceRankConfig]:
                 exchanges=tuple(exchange(rank, peer) for peer in {0: (2,), 1: (), 2: (0,)}[rank]),
             ),
             rendezvous=RendezvousConfig(LOOPBACK, ports[rank], token),
-            span_log=str(folder / f"rank-{rank}.spans"),
-            epoch_ns=epoch_ns,
         )
         for rank, nodes in enumerate(RANKS)
     ]
@@ -119,7 +116,7 @@ def spans(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[tuple[Span,
         processes.append(subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True))
     try:
         assert [outcome(process) for process in processes] == [(0, "")] * 3
-        logs = [read_span_log(Path(config.span_log)) for config in written]
+        logs = [read_span_log(Path(config.process.span_log)) for config in written]
         assert all(log.complete for log in logs)
         yield [log.spans for log in logs]
     finally:
@@ -179,7 +176,7 @@ def test_a_gpu_computes_beside_its_cpu(spans: list[tuple[Span, ...]]) -> None:
     [
         ({"nodes": (TraceNode(GPU, (0,)),)}, "nodes.0.after"),
         ({"iterations": 9}, "links.iterations"),
-        ({"rank": 7}, "links.rank"),
+        ({"place": RankPlace(7, "host-7", "east", 0, 0, 0)}, "links.rank"),
     ],
 )
 def test_a_configuration_that_does_not_fit_together_is_refused(

@@ -12,11 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.workloads.loopback_ranks import LOOPBACK, REPLAY, Start, free_ports, outcome
-from wanbed.results.records.span_log import read_span_log
+from wanbed.results.records.span_log import RankPlace, read_span_log
 from wanbed.workloads.compute.backends.backend import ComputeConfig, ComputedStage
 from wanbed.workloads.compute.replay import ReplayCosts, ReplayDurations, ReplaySizes
+from wanbed.workloads.connected_config import RankProcessConfig
 from wanbed.workloads.message import Message, MessageKind
-from wanbed.workloads.rank_config import RankConfig
+from wanbed.workloads.rank_config import RankConfig, ScheduleConfig
 from wanbed.workloads.schedules.pipeline_shape import PipelineShape, VirtualLayout, VirtualStages
 from wanbed.workloads.schedules.schedule import load_schedule
 from wanbed.workloads.transport.chunk_transport import ChunkMessages
@@ -77,15 +78,10 @@ def configs(folder: Path, schedule: str, shape: PipelineShape) -> list[RankConfi
         )
         plans.append(
             RankConfig(
-                rank=rank,
-                host=f"host-{rank}",
-                datacenter="east",
-                gpu=0,
-                pipeline=0,
-                stage=rank,
-                shape=shape,
+                place=RankPlace(rank, f"host-{rank}", "east", gpu=0, pipeline=0, stage=rank),
+                process=RankProcessConfig(str(folder / f"rank-{rank}.spans"), epoch_ns),
                 iterations=2,
-                schedule=schedule,
+                schedule=ScheduleConfig(schedule, shape),
                 compute=ComputeConfig(
                     backend=REPLAY,
                     costs=ReplayCosts(durations),
@@ -114,8 +110,6 @@ def configs(folder: Path, schedule: str, shape: PipelineShape) -> list[RankConfi
                     ),
                 ),
                 rendezvous=RendezvousConfig(LOOPBACK, ports[rank], token),
-                span_log=str(folder / f"rank-{rank}.spans"),
-                epoch_ns=epoch_ns,
             )
         )
     return plans
@@ -134,11 +128,11 @@ def test_ranks_of_virtual_stages_run_and_log_every_part(
     sent: Counter[object] = Counter()
     received: Counter[object] = Counter()
     for plan in plans:
-        log = read_span_log(Path(plan.span_log))
+        log = read_span_log(Path(plan.process.span_log))
         assert log.complete
         virtual = plan.compute.computed.virtual
         assert virtual is not None
-        numbers = [virtual.number(plan.stage, chunk) for chunk in range(chunks)]
+        numbers = [virtual.number(plan.place.stage, chunk) for chunk in range(chunks)]
         computed = Counter((span.kind, span.iteration, span.microbatch, span.virtual_stage) for span in log.spans)
         for iteration in range(2):
             for number in numbers:
@@ -166,4 +160,4 @@ def test_a_rank_refuses_virtual_stages_that_it_is_not_configured_for(tmp_path: P
     with pytest.raises(ValueError, match=r"compute\.computed\.virtual: None, where"):
         replace(plan, compute=undivided)
     with pytest.raises(ValueError, match=r"links\.following: stage 0 of 2 has one"):
-        replace(plan, shape=PipelineShape(2, 2), compute=replace(undivided, chunks=()))
+        replace(plan, schedule=ScheduleConfig(ZB_V, PipelineShape(2, 2)), compute=replace(undivided, chunks=()))

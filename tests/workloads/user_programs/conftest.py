@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from wanbed.module_process import module_command
-from wanbed.results.records.span_log import SpanLogContents, SpanLogHeader, read_span_log
+from wanbed.results.records.span_log import RankPlace, SpanLogContents, read_span_log
 from wanbed.testbed.claims.cleaning import end_processes
 from wanbed.testbed.claims.processes import marked_processes
 from wanbed.workloads.user_programs.program_config import MarkedOutput, ProgramConfig
@@ -19,7 +19,7 @@ from wanbed.workloads.user_programs.program_config import MarkedOutput, ProgramC
 PATIENCE_S = 60
 MODULE = "wanbed.workloads.user_programs.program_process"
 _VARIABLE = "WANBED_PROGRAM_TEST"
-HEADER = SpanLogHeader(1, "west-0", "west", 0, 1, 0)
+HEADER = RankPlace(1, "west-0", "west", 0, 1, 0)
 
 
 @dataclass(frozen=True)

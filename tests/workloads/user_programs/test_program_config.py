@@ -6,12 +6,10 @@ from typing import Any
 
 import pytest
 
-from wanbed.results.records.span_log import SpanLogHeader
+from wanbed.results.records.span_log import RankPlace
 from wanbed.workloads.user_programs.program_config import MarkedOutput, ProgramConfig, read_program_config
 
-MARKS = MarkedOutput(
-    r"step (\d+)", "/run/spans-{rank}.jsonl", SpanLogHeader(0, "west-0", "west", 0, 0, 0), iterations=20
-)
+MARKS = MarkedOutput(r"step (\d+)", "/run/spans-{rank}.jsonl", RankPlace(0, "west-0", "west", 0, 0, 0), iterations=20)
 CONFIG = ProgramConfig(
     label="rank {rank} on west-0",
     command=("python", "train.py"),
@@ -37,7 +35,7 @@ def test_the_rank_comes_from_torchruns_environment() -> None:
     config = CONFIG.at_rank({"RANK": "12", "LOCAL_RANK": "3"})
     assert config.label == "rank 12 on west-0"
     assert (config.stdout, config.stderr) == ("/run/stdout-12", "/run/stderr-12")
-    header = SpanLogHeader(12, "west-0", "west", 3, 12, 0)
+    header = RankPlace(12, "west-0", "west", 3, 12, 0)
     assert config.marks == replace(MARKS, span_log="/run/spans-12.jsonl", header=header)
     assert config.hook == {
         "log": "/run/spans-12.jsonl",

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wanbed.results.records.span_log import Span, SpanLogContents, SpanLogHeader, read_span_log
+from wanbed.results.records.span_log import RankPlace, Span, SpanLogContents, read_span_log
 from wanbed.workloads.user_programs.program_output import BoundedOutput, IterationMarks, OutputLimitError, telling_line
 
 TRACEBACK = """Traceback (most recent call last):
@@ -88,7 +88,7 @@ def test_a_full_disk_names_the_file() -> None:
     assert output.telling_line() == "text"
 
 
-HEADER = SpanLogHeader(1, "west-0", "west", 0, 1, 0)
+HEADER = RankPlace(1, "west-0", "west", 0, 1, 0)
 
 BEGAN_NS = 100
 

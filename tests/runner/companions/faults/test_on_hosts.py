@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.runner.small_experiment import sweep_point
-from wanbed.results.records.span_log import JoinedTraining, LostReplica, Span, SpanLogContents, SpanLogHeader
+from wanbed.results.records.span_log import JoinedTraining, LostReplica, RankPlace, Span, SpanLogContents
 from wanbed.runner.companions.faults.on_hosts import (
     Attempt,
     FaultHistory,
@@ -34,7 +34,7 @@ VARIANT: ResolvedVariant = None  # type: ignore[assignment] - no test here looks
 def attempt_log(rank: int, iterations: range, *more: Span) -> SpanLogContents:
     spans = [Span("forward", each, 0, 100 * each, 100 * each + 60) for each in iterations]
     losses = tuple((each, 1.0) for each in iterations)
-    return SpanLogContents(SpanLogHeader(rank, f"h-{rank}", "east", 0, 0, rank), (*spans, *more), False, losses)
+    return SpanLogContents(RankPlace(rank, f"h-{rank}", "east", 0, 0, rank), (*spans, *more), False, losses)
 
 
 def attempt(kind: str, ranks: tuple[int, ...], *ends: RankEnd) -> Attempt:
@@ -140,7 +140,7 @@ def log(rank: int, iterations: range, from_s: float) -> SpanLogContents:
         Span("forward", each, 0, round((from_s + number) * S), round((from_s + number + 1) * S))
         for number, each in enumerate(iterations)
     ]
-    return SpanLogContents(SpanLogHeader(rank, "east-0", "east", 0, 0, rank), tuple(spans), True)
+    return SpanLogContents(RankPlace(rank, "east-0", "east", 0, 0, rank), tuple(spans), True)
 
 
 @pytest.fixture

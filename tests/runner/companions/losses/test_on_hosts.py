@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from wanbed.results.records.schema import HELD_OUT, TRAINING, ReplicaLossRow
-from wanbed.results.records.span_log import SpanLogContents, SpanLogHeader
+from wanbed.results.records.span_log import RankPlace, SpanLogContents
 from wanbed.runner.companions.losses.on_hosts import largest_error, learning_facts, loss_rows, mean_losses
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.workloads.evaluation import ReplicaLoss
@@ -14,7 +14,7 @@ from wanbed.workloads.gpt.learnt_text import digest
 
 
 def log(rank: int, pipeline: int, *losses: tuple[int, float]) -> SpanLogContents:
-    return SpanLogContents(SpanLogHeader(rank, "east-0", "east", 0, pipeline, rank % 2), (), True, losses)
+    return SpanLogContents(RankPlace(rank, "east-0", "east", 0, pipeline, rank % 2), (), True, losses)
 
 
 LOGS = [log(0, 0), log(1, 0, (1, 2.5), (0, 3.0)), log(2, 1), log(3, 1, (0, 2.0), (1, 1.5))]

@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.refused import refused
 from wanbed.ground.errors import InputError
-from wanbed.results.records.span_log import Span, SpanLog, SpanLogHeader
+from wanbed.results.records.span_log import RankPlace, Span, SpanLog
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.runs.faults import TrialError
 from wanbed.runner.trainings.program.on_hosts import (
@@ -119,7 +119,7 @@ def program(**changes: Any) -> ResolvedProgram:
 
 def logged(folder: Path, rank: int, iterations: int, begin_ns: int = 0, *others: Span) -> Path:
     path = folder / f"rank-{rank}.spans"
-    log = SpanLog(path, SpanLogHeader(rank, f"host-{rank}", "east", 0, pipeline=rank, stage=0))
+    log = SpanLog(path, RankPlace(rank, f"host-{rank}", "east", 0, pipeline=rank, stage=0))
     for number in range(iterations):
         log.record(Span("iteration", number, -1, begin_ns + 10 * number, begin_ns + 10 * number + 10))
     for other in others:

@@ -7,7 +7,7 @@ import pytest
 from tests.support.runner.two_jobs import two_jobs
 from wanbed.results.reading.validity import WaysAround
 from wanbed.results.records.schema import LinkSample
-from wanbed.results.records.span_log import Span, SpanLogContents, SpanLogHeader
+from wanbed.results.records.span_log import RankPlace, Span, SpanLogContents
 from wanbed.results.records.trial_columns import TrialCounters
 from wanbed.results.records.trial_tables import LINK_TABLE, TCP_TABLE
 from wanbed.runner.companions.telemetry.on_hosts.telemetry import carried_facts, rows_of_job, sent_bytes
@@ -19,7 +19,7 @@ MB = 10**6
 
 
 def log(rank: int, host: str, *spans: Span) -> SpanLogContents:
-    return SpanLogContents(SpanLogHeader(rank, host, HOMES[host], 0, 0, 0), spans, complete=True)
+    return SpanLogContents(RankPlace(rank, host, HOMES[host], 0, 0, 0), spans, complete=True)
 
 
 def send(peer: str, size_bytes: int) -> Span:

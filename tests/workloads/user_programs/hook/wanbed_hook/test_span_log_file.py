@@ -26,7 +26,7 @@ def test_what_is_written_is_read_at_once(tmp_path: Path) -> None:
     assert span_log.read_span_log(tmp_path / "log").spans == ()
     log.write([Span("iteration", 0, -1, 5, 9), Span("all_reduce", 0, -1, 6, 8, 40, "", "0,1")])
     contents = span_log.read_span_log(tmp_path / "log")
-    assert contents.header == span_log.SpanLogHeader(**HEADER)  # type: ignore[arg-type]
+    assert contents.header == span_log.RankPlace(**HEADER)  # type: ignore[arg-type]
     assert [tuple(span) for span in contents.spans] == [
         ("iteration", 0, -1, 5, 9, 0, "", "", -1, None),
         ("all_reduce", 0, -1, 6, 8, 40, "", "0,1", -1, None),

@@ -16,28 +16,20 @@ from wanbed.results.reading.stored_trial import StoredTrial
 from wanbed.results.reading.summary import summarize
 from wanbed.results.reading.trial_rows import DIVIDED, TrialRows, divided_by_trial
 from wanbed.results.records.documents import SIMULATE, TIMES_DRAWN
-from wanbed.results.records.schema import BACKGROUND_SAMPLES, CALIBRATION, LINK_CHANGES, LOSSES, SPANS
+from wanbed.results.records.schema import BACKGROUND_SAMPLES, CALIBRATION, LINK_CHANGES, LOSSES
 from wanbed.results.records.table_files import coded_schema
 from wanbed.results.records.trial_files import read_calibration, read_trial_table
 from wanbed.results.records.trial_id import TrialId
-from wanbed.results.records.trial_tables import (
-    BACKGROUND_TABLE,
-    CHANGES_TABLE,
-    GPU_TABLE,
-    LINK_TABLE,
-    LOSSES_TABLE,
-    PREFILL_TABLE,
-    SPANS_TABLE,
-    TCP_TABLE,
-)
+from wanbed.results.records.trial_tables import SPANS_TABLE, TRIAL_TABLES
 
 
 @dataclass(frozen=True)
 class Run:
     """A run: its manifest and what its finished trials left.
 
-    The data frames have the columns of ``wanbed.results.records.schema``, and the rows of each trial together; their
-    texts may be categoricals, whose categories are in alphabetical order. ``summary`` has the columns of
+    Each of ``TRIAL_TABLES`` is a data frame, named as its file. The data frames have the columns of
+    ``wanbed.results.records.schema``, and the rows of each trial together; their texts may be categoricals, whose
+    categories are in alphabetical order. ``summary`` has the columns of
     ``wanbed.results.reading.summary.FIELDS``; its rows are in the order of ``trials``: by sweep point, then
     variant as the manifest lists them, then repeat.
     """
@@ -97,18 +89,14 @@ def load_run(path: Path, *, coded: bool = False) -> Run:
     manifest = read_manifest(path)
     trials = read_trials(path, manifest)
     in_folders = sorted(trials, key=lambda trial: trial.folder)
-    spans = _frame(
-        coded_schema(SPANS) if coded else SPANS,
-        (read_trial_table(trial.folder, trial.id, SPANS_TABLE.file, coded=coded) for trial in in_folders),
-    )
-    link_samples, tcp_samples, prefill_requests, gpu_samples, link_changes, losses, background = (
-        _frame(table.columns, (read_trial_table(trial.folder, trial.id, table.file) for trial in in_folders))
-        for table in (LINK_TABLE, TCP_TABLE, PREFILL_TABLE, GPU_TABLE, CHANGES_TABLE, LOSSES_TABLE, BACKGROUND_TABLE)
-    )
+    frames = {}
+    for table in TRIAL_TABLES.values():
+        codes = coded and table is SPANS_TABLE
+        read = (read_trial_table(trial.folder, trial.id, table.file, coded=codes) for trial in in_folders)
+        frames[table.frame] = _frame(coded_schema(table.columns) if codes else table.columns, read)
     calibration = _frame(CALIBRATION, map(read_calibration, sorted(path.glob("calibration/*.parquet"))))
-    summary = summarize(manifest, trials, spans, link_samples, calibration)
-    samples = link_samples, tcp_samples, prefill_requests, gpu_samples
-    return Run(path, manifest, tuple(trials), spans, *samples, calibration, summary, link_changes, losses, background)
+    summary = summarize(manifest, trials, frames["spans"], frames["link_samples"], calibration)
+    return Run(path, manifest, tuple(trials), calibration=calibration, summary=summary, **frames)
 
 
 def _frame(schema: pa.Schema, tables: Iterable[pa.Table]) -> pd.DataFrame:

@@ -12,7 +12,8 @@ from wanbed import results
 from wanbed.results.reading.run import Run, load_run, run_labels
 from wanbed.results.reading.summary import FIELDS, summary_rows
 from wanbed.results.records.run_store import RunError
-from wanbed.results.records.schema import CALIBRATION, LINK_SAMPLES, SPANS
+from wanbed.results.records.schema import CALIBRATION
+from wanbed.results.records.trial_tables import TRIAL_TABLES
 from wanbed.results.report.report import write_report
 
 BuildRun = Callable[..., Path]
@@ -21,8 +22,9 @@ BuildRun = Callable[..., Path]
 def test_a_run_reads_back_with_all_its_tables(build_run: BuildRun) -> None:
     run = results.load(build_run(repeats=2))
     assert run.complete
-    assert list(run.spans.columns) == SPANS.names
-    assert list(run.link_samples.columns) == LINK_SAMPLES.names
+    assert {table.frame: list(getattr(run, table.frame).columns) for table in TRIAL_TABLES.values()} == {
+        table.frame: table.columns.names for table in TRIAL_TABLES.values()
+    }
     assert list(run.calibration.columns) == CALIBRATION.names
     assert [(trial.point, trial.variant, trial.repeat) for trial in run.trials] == [
         (point, variant, repeat)

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import ClassVar, Protocol
 
 from wanbed.runner.emulation.companion import Companion
-from wanbed.runner.emulation.running_trial import RunningTrial
+from wanbed.runner.emulation.running_trial import RunningTrial, Trained
+from wanbed.runner.resolve.dilation import undilated_ns
 from wanbed.runner.runs.faults import TrialError
 from wanbed.testbed.hosts.process_group import ProcessGroup
 from wanbed.testbed.hosts.start_gate import Gate
@@ -31,9 +32,10 @@ class ProcessCompanion(Companion):
     """A companion of processes on hosts, whose errors begin with ``field``.
 
     Each process reads the file of its configuration, comes to ``gate`` and waits there until training begins
-    (``workloads.start_gate.wait_at_gate``), and ends with status 0 at SIGTERM. Where one cannot begin, ends before the
-    training, or does not end well, a trial ends with TrialError: something else than was asked for ran beside it. An
-    error of the training comes first, and MachineLostError.
+    (``workloads.start_gate.wait_at_gate``), and ends with status 0 at SIGTERM. On a machine of a rack ``epoch_ns`` and
+    ``parent_pid`` of the configuration, and its paths below ``folder``, are those of that machine. Where one cannot
+    begin, ends before the training, or does not end well, a trial ends with TrialError: something else than was asked
+    for ran beside it. An error of the training comes first, and MachineLostError.
     """
 
     field: ClassVar[str]
@@ -66,6 +68,14 @@ class ProcessCompanion(Companion):
     def output(self, module: str, number: int, suffix: str) -> Path:
         """Return the file of a process with that suffix: a machine of a rack sends back what is named like this."""
         return self.folder / f"{module.rpartition('.')[2]}-{number}{suffix}"
+
+    def trial_ns(self, trained: Trained, host: str, logged_ns: int) -> int:
+        """Return when that was, undilated, since the trial's start, which is the earliest.
+
+        A process on ``host`` has logged it, since the field ``epoch_ns`` of its configuration.
+        """
+        since_ns = logged_ns if trained.line is None else trained.line.trial_ns(host, logged_ns)
+        return undilated_ns(max(since_ns, 0), self.setting.dilation)
 
     @contextmanager
     def during(self) -> Iterator[None]:

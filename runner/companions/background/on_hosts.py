@@ -2,9 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 from typing import Self
 
 from wanbed.results.records.run_store import TrialPart
@@ -12,7 +10,7 @@ from wanbed.results.records.schema import BackgroundSample
 from wanbed.results.records.trial_tables import BACKGROUND_TABLE
 from wanbed.runner.emulation.process_companion import ProcessCompanion
 from wanbed.runner.emulation.running_trial import RunningTrial, Trained
-from wanbed.runner.resolve.dilation import dilated_ns, undilated_ns
+from wanbed.runner.resolve.dilation import dilated_ns
 from wanbed.runner.resolve.resolved_variant import BackgroundFlow
 from wanbed.runner.runs.faults import TrialError
 from wanbed.testbed.network.goodput import TCP_OVERHEAD_BYTES
@@ -106,18 +104,16 @@ class BackgroundTraffic(ProcessCompanion):
 
     def left(self, trained: Trained) -> TrialPart:
         """Return what each flow has carried."""
-        line = trained.line
-        rows = [
-            row
-            for number, flow in enumerate(self._flows)
-            for row in _rows(
-                flow,
-                self.output(RECEIVER, number, ".samples"),
-                self.setting.dilation,
-                (lambda time_ns: time_ns) if line is None else partial(line.trial_ns, flow.hosts[1]),
-            )
-        ]
-        return TrialPart({BACKGROUND_TABLE: rows})
+        return TrialPart({BACKGROUND_TABLE: list(self._rows(trained))})
+
+    def _rows(self, trained: Trained) -> Iterator[BackgroundSample]:
+        """Yield what each flow's receiver has logged."""
+        for number, flow in enumerate(self._flows):
+            samples = self.output(RECEIVER, number, ".samples").read_text(encoding="utf-8")
+            for time_ns, received in json.loads(samples):
+                at_ns = self.trial_ns(trained, flow.hosts[1], time_ns)
+                for connection, received_bytes in enumerate(received):
+                    yield BackgroundSample(at_ns, flow.name, connection, *flow.hosts, received_bytes)
 
 
 def _await_empty_queues(testbed: RunningTestbed, flows: Sequence[BackgroundFlow], dilation: float) -> None:
@@ -133,16 +129,6 @@ def _await_empty_queues(testbed: RunningTestbed, flows: Sequence[BackgroundFlow]
         time.sleep(_LOOK_S * dilation)
     # What has left the last queue still has to reach its receiver.
     time.sleep(_LOOK_S * dilation)
-
-
-def _rows(
-    flow: BackgroundFlow, path: Path, dilation: float, trial_ns: Callable[[int], int]
-) -> Iterator[BackgroundSample]:
-    """Yield what a flow's receiver has logged; ``trial_ns`` puts its times on the trial's time line."""
-    for time_ns, received in json.loads(path.read_text(encoding="utf-8")):
-        at_ns = undilated_ns(max(trial_ns(time_ns), 0), dilation)
-        for connection, received_bytes in enumerate(received):
-            yield BackgroundSample(at_ns, flow.name, connection, *flow.hosts, received_bytes)
 
 
 COMPANION = BackgroundTraffic

@@ -88,6 +88,16 @@ def test_a_flow_begins_with_training_and_its_rows_are_undilated(testbed: Loopbac
     assert [process.returncode for process in testbed.started] == [0, 0]
 
 
+def test_times_of_a_process_are_undilated_and_on_the_trials_time_line(testbed: Loopback, tmp_path: Path) -> None:
+    traffic = BackgroundTraffic(running(testbed, point(TO_WEST), setting(testbed, tmp_path, dilation=4.0)))
+    ahead_in_the_west = SimpleNamespace(trial_ns=lambda host, ns: ns - (100 if host == "west-0" else 0))
+    alone, on_machines = Trained([]), Trained([], cast("Any", ahead_in_the_west))
+    assert traffic.trial_ns(alone, "west-0", 1_000) == 250
+    assert traffic.trial_ns(on_machines, "east-0", 1_000) == 250
+    assert traffic.trial_ns(on_machines, "west-0", 1_000) == 225
+    assert traffic.trial_ns(on_machines, "west-0", 60) == 0
+
+
 def fail(testbed: Loopback, folder: Path, failure: Callable[[], None]) -> None:
     """Run a flow beside what ``failure`` does."""
     traffic = BackgroundTraffic(running(testbed, point(TO_WEST), setting(testbed, folder)))

@@ -33,7 +33,7 @@ from wanbed.workloads.schedules.schedule import ScheduleError
 from wanbed.workloads.serving.gpu_worker import GpuWorker, WorkerThread, serving_gpu
 from wanbed.workloads.serving.serving_configs import GpuServingConfig
 from wanbed.workloads.serving.shared_gpu import SharedGpu
-from wanbed.workloads.transport.chunk_transport import ChunkTransport
+from wanbed.workloads.transport.chunk_transport import ChunkMessages, ChunkTransport
 from wanbed.workloads.transport.event import (
     Event,
     Failed,
@@ -72,18 +72,21 @@ def run_rank(config: RankConfig) -> None:
     )
     if computation.files is not None:
         resume(config.kept, computation.files)
-    rendezvous = _rendezvous(config, [peer.rank for peer in config.links.peers] if config.links.joins else None)
+    links = config.links
+    joins_others = links.star is not None and links.star.joins
+    rendezvous = _rendezvous(config, [peer.rank for peer in links.peers] if joins_others else None)
     worker = None if serving is None else serving.worker(config)
     sockets = rendezvous.rendezvous(config.rendezvous.timeout_ns)
     events: SimpleQueue[Event] = SimpleQueue()
     sum_events: SumEvents = SimpleQueue()
-    apart = config.links.buckets > 0 or computation.synchronized is not None
-    reports = _Reports(computation, pool, events, sum_events if apart else None, len(config.links.rings))
+    apart = links.rings.buckets > 0 or computation.synchronized is not None
+    reports = _Reports(computation, pool, events, sum_events if apart else None, len(links.rings.replicas))
     blank = not computation.reads_payloads
     if config.shape.virtual_stages == 1:
-        transport = StripedTransport(config.links, sockets, pool, reports.handle, blank=blank)
+        transport = StripedTransport(links, sockets, pool, reports.handle, blank=blank)
     else:
-        transport = ChunkTransport(config.links, schedule.virtual, sockets, pool, reports.handle, blank=blank)
+        messages = ChunkMessages(schedule.virtual, config.shape.microbatches)
+        transport = ChunkTransport(links, messages, sockets, pool, reports.handle, blank=blank)
     failure.transport = transport
     connections = _Connections(transport, events, sum_events)
     joins = _joins(config, connections)
@@ -91,7 +94,7 @@ def run_rank(config: RankConfig) -> None:
     if synchronized is not None:
         reports.gathering = gathering = _gathering(config, synchronized, connections)
     transport.start()
-    joined = await_state(events) if config.links.joins else None
+    joined = await_state(events) if joins_others else None
     sums: ReplicaSums
     if synchronized is None:
         sums = _gradient_sums(config, computation, connections)
@@ -136,13 +139,14 @@ def _gradient_sums(config: RankConfig, computation: Computation, connections: _C
     compute, element_bytes, report = computation.compute, computation.element_bytes, connections.events.put
     if computation.all_reduce is not None:
         return DeviceSums(compute, computation.all_reduce(report))
-    if not config.links.rings:
+    if not config.links.rings.replicas:
         return ReplicaSums(compute)
     ring = RingAllReduce(config.links, connections.transport)
-    if computation.in_buckets is None or not config.links.buckets:
+    buckets = config.links.rings.buckets
+    if computation.in_buckets is None or not buckets:
         return RingSums(compute, ring, element_bytes)
     thread = BucketRing(ring, connections.sum_events, element_bytes, compute.add, report)
-    return BucketSums(compute, computation.in_buckets, thread, config.links.buckets)
+    return BucketSums(compute, computation.in_buckets, thread, buckets)
 
 
 def _summing_thread(

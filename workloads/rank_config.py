@@ -68,16 +68,16 @@ class RankConfig(ConnectedConfig):
             raise ValueError(f"links.iterations: {links.iterations}, where the rank's is {self.iterations}")
         if links.first_iteration >= self.iterations:
             raise ValueError(f"links.first_iteration: {links.first_iteration}, of {self.iterations} iterations")
-        if links.microbatches != self.shape.microbatches:
-            raise ValueError(f"links.microbatches: {links.microbatches}, where the shape has {self.shape.microbatches}")
-        for name, boundary, expected in (
-            ("previous", links.previous, stage > 0 and not divided),
-            ("following", links.following, stage < last and not divided),
-        ):
-            if (boundary is not None) != expected:
-                raise ValueError(
-                    f"links.{name}: stage {stage} of {self.shape.stages} has {'one' if expected else 'none'}"
-                )
+        found = dict(links.boundaries.named)
+        for name, expected in (("previous", stage > 0 and not divided), ("following", stage < last and not divided)):
+            if (name in found) != expected:
+                has = "one" if expected else "none"
+                raise ValueError(f"links.boundaries.{name}: stage {stage} of {self.shape.stages} has {has}")
+        microbatches = links.boundaries.microbatches
+        if found and microbatches != self.shape.microbatches:
+            raise ValueError(
+                f"links.boundaries.microbatches: {microbatches}, where the shape has {self.shape.microbatches}"
+            )
         if links.exchanges and not divided:
             raise ValueError("links.exchanges: stages that are not divided have boundaries")
 
@@ -88,13 +88,13 @@ class RankConfig(ConnectedConfig):
             raise ValueError(f"compute.backend: {fault}") from None
         if self.serving is not None and (self.serving.inference is not None) != backend.computes_prefill:
             raise ValueError("serving.inference: torch computes training and prefill of a GPU, or neither")
-        if self.compute.collective is not None and (self.links.rings or not backend.sums_on_device):
+        if self.compute.collective is not None and (self.links.rings.replicas or not backend.sums_on_device):
             raise ValueError(
                 "compute.collective: torch sums what torch has computed, and in place of the ring: give one of both"
             )
         self._check_synchronization(backend)
-        if self.links.buckets and not backend.completes_buckets:
-            raise ValueError(f"links.buckets: {backend.title} completes none before its end, give 0")
+        if self.links.rings.buckets and not backend.completes_buckets:
+            raise ValueError(f"links.rings.buckets: {backend.title} completes none before its end, give 0")
         chunks = self.shape.virtual_stages
         if len(self.compute.chunks) != (chunks if chunks > 1 else 0):
             raise ValueError(f"compute.chunks: {len(self.compute.chunks)}, where the shape has {chunks} virtual stages")
@@ -118,10 +118,10 @@ class RankConfig(ConnectedConfig):
             )
 
     def _check_synchronization(self, backend: type[ComputeBackend]) -> None:
-        synchronizes = self.links.synchronizations is not None or self.links.star is not None
+        synchronizes = self.links.rings.synchronizations is not None or self.links.star is not None
         if (self.compute.synchronization is not None) != synchronizes:
             raise ValueError(
-                "links.synchronizations: give them with compute.synchronization, or links.star, or neither"
+                "links.rings.synchronizations: give them with compute.synchronization, or links.star, or neither"
             )
         learning = self.compute.learning
         if learning is not None and learning.swapping is not None and not (backend.swaps and synchronizes):

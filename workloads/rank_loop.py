@@ -111,7 +111,7 @@ class Rank:
                 iterations=config.iterations,
             )
         self._norm: GradientNorm | None = None
-        if config.links.norm_ring is not None:
+        if config.links.rings.norm is not None:
             self._norm = GradientNorm(config.links, transport, computation.squares)
         self._gatherer = gatherer
         self._joining: set[int] = set()

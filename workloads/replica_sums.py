@@ -34,14 +34,14 @@ _NUMBER = struct.Struct("=f")
 
 
 class GradientNorm:
-    """One rank's side of the all-reduce, over the ring ``norm_ring`` of the configuration.
+    """One rank's side of the all-reduce, over the ring ``norm`` of the configuration.
 
     ``squares`` returns the sum of the squares of the rank's gradients once they are complete, None for none.
     """
 
     def __init__(self, config: LinksConfig, transport: StripedTransport, squares: Callable[[], float] | None) -> None:
         self._ring = RingAllReduce(config, transport, of_norm=True)
-        self._number = len(config.rings)
+        self._number = len(config.rings.replicas)
         self._squares = squares
 
     def owns(self, event: SegmentReceived | SegmentsSent) -> bool:

@@ -30,11 +30,13 @@ from wanbed.workloads.rank_config import RankConfig, ScheduleConfig
 from wanbed.workloads.serving.serving_configs import GpuServingConfig
 from wanbed.workloads.transport.chunk_transport import ChunkMessages
 from wanbed.workloads.transport.links_config import (
+    BoundariesConfig,
     BoundaryConfig,
     ExchangeConfig,
     LinksConfig,
     RendezvousConfig,
     RingConfig,
+    RingsConfig,
     StarConfig,
 )
 from wanbed.workloads.transport.peer import Peer
@@ -187,28 +189,31 @@ def _swapping(point: SweepPoint, variant: PipelineVariant) -> SwapSettings | Non
 
 def _links(point: SweepPoint, variant: PipelineVariant, setting: SharedConfig, place: StagePlace) -> LinksConfig:
     placement = variant.placement
-    rank = placement.rank(place)
     whole = variant.virtual is None
     sums = any(variant.work.gradient_bytes) and variant.transport.sums_over_transport
     overlaps = variant.overlaps_all_reduce and variant.work.gradient_bytes[place.stage] > 0
     sums = sums and not variant.is_star
     seldom = variant if isinstance(variant, LocalUpdatesVariant) and not variant.is_star else None
     return LinksConfig(
-        rank=rank,
+        rank=placement.rank(place),
         pipeline=place.pipeline,
         stage=place.stage,
         peers=tuple(peer_of(point, variant, setting, place, pair) for pair in variant.pairs if place in pair),
-        previous=_boundary(variant, setting, place, -1) if whole and place.stage > 0 else None,
-        following=_boundary(variant, setting, place, +1) if whole and place.stage + 1 < placement.stages else None,
-        rings=_rings(variant, setting, place) if sums else (),
-        microbatches=variant.microbatches,
         iterations=point.iterations(variant),
-        window_bytes=None if setting.models_tcp else variant.tcp.window_bytes,
+        boundaries=BoundariesConfig(
+            _boundary(variant, setting, place, -1) if whole and place.stage > 0 else None,
+            _boundary(variant, setting, place, +1) if whole and place.stage + 1 < placement.stages else None,
+            variant.microbatches,
+        ),
         exchanges=() if whole else _exchanges(variant, setting, place),
-        buckets=len(variant.buckets_bytes(place.stage)) if overlaps else 0,
-        synchronizations=seldom.synchronization.count(point.iterations(seldom)) if seldom else None,
+        rings=RingsConfig(
+            _rings(variant, setting, place) if sums else (),
+            buckets=len(variant.buckets_bytes(place.stage)) if overlaps else 0,
+            synchronizations=seldom.synchronization.count(point.iterations(seldom)) if seldom else None,
+            norm=_ring_config(variant, setting, variant.norm_ring) if variant.norm_ring else None,
+        ),
         star=_star(point, variant, setting, place),
-        norm_ring=_ring_config(variant, setting, variant.norm_ring) if variant.norm_ring else None,
+        window_bytes=None if setting.models_tcp else variant.tcp.window_bytes,
     )
 
 
@@ -229,13 +234,7 @@ def _star(point: SweepPoint, variant: PipelineVariant, setting: SharedConfig, pl
 
 def rejoining(plan: RankConfig, plans: Sequence[RankConfig], span_log: Path) -> RankConfig:
     """Return the plan of a rank of a star that joins the training under way of ``plans``, of which it was one."""
-    star = plan.links.star
-    assert star is not None
-    gatherer = plans[star.gatherer]
-    peers = tuple(
-        replace(peer, port=gatherer.rendezvous.listen_port) for peer in plan.links.peers if peer.rank == gatherer.rank
-    )
-    links = replace(plan.links, peers=peers, joins=True)
+    links = plan.links.joining({each.rank: each.rendezvous.listen_port for each in plans})
     process = replace(plan.process, span_log=str(span_log), start_gate=None)
     return replace(plan, links=links, process=process)
 
@@ -346,13 +345,9 @@ def message_links(
         pipeline=place.pipeline,
         stage=place.stage,
         peers=tuple(peer_of(point, variant, setting, place, pair) for pair in pairs),
-        previous=None,
-        following=None,
-        rings=(),
-        microbatches=1,
         iterations=point.iterations(variant),
-        window_bytes=None if setting.models_tcp else variant.tcp.window_bytes,
         exchanges=tuple(exchanges),
+        window_bytes=None if setting.models_tcp else variant.tcp.window_bytes,
     )
 
 

@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 from wanbed.workloads.message import Message, MessageKind
 from wanbed.workloads.transport.event import Closed, Event, Failed, Received
-from wanbed.workloads.transport.links_config import BoundaryConfig, LinksConfig
+from wanbed.workloads.transport.links_config import BoundariesConfig, BoundaryConfig, LinksConfig
 from wanbed.workloads.transport.peer import Peer
 from wanbed.workloads.transport.receive_buffers import BufferPool
 from wanbed.workloads.transport.rendezvous import Identity, Rendezvous
@@ -61,7 +61,7 @@ def transport_end(rank: int, port: int, connections: int, messages: int, result:
     peer = Peer(1 - rank, f"host-{1 - rank}", LOOPBACK, port, connections)
     boundary = BoundaryConfig(peer.rank, ACTIVATION_BYTES)
     ends = (None, boundary) if rank == 0 else (boundary, None)
-    plan = LinksConfig(rank, 0, rank, (peer,), *ends, (), microbatches=messages, iterations=1)
+    plan = LinksConfig(rank, 0, rank, (peer,), iterations=1, boundaries=BoundariesConfig(*ends, messages))
     sockets = Rendezvous(Identity(TOKEN, rank, LOOPBACK, port), plan.peers, None, sys.exit).rendezvous(8_000_000_000)
     pool, events = BufferPool(), SimpleQueue[Event]()
     transport = StripedTransport(plan, sockets, pool, events.put)

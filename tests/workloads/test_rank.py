@@ -16,6 +16,7 @@ from tests.support.workloads.loopback_ranks import (
     PATIENCE_S,
     ROOT,
     Start,
+    in_buckets,
     make_configs,
     outcome,
     with_costs,
@@ -23,8 +24,9 @@ from tests.support.workloads.loopback_ranks import (
 )
 from wanbed.results.records.span_log import SpanLogContents, read_span_log
 from wanbed.workloads.compute.replay import ReplayDurations, ReplaySizes
+from wanbed.workloads.rank_config import RankConfig
 from wanbed.workloads.schedules.pipeline_shape import PipelineShape
-from wanbed.workloads.transport.links_config import BoundaryConfig
+from wanbed.workloads.transport.links_config import BoundariesConfig, BoundaryConfig
 
 
 def counted(log: SpanLogContents) -> Counter[tuple[str, int]]:
@@ -41,7 +43,7 @@ def test_every_rank_runs_and_logs_every_microbatch(tmp_path: Path, start: Start,
         log = read_span_log(Path(plan.process.span_log))
         assert log.complete
         assert (log.header.rank, log.header.host, log.header.stage) == (plan.rank, plan.host, plan.place.stage)
-        neighbours = [boundary for boundary in (plan.links.previous, plan.links.following) if boundary is not None]
+        neighbours = [boundary for _, boundary in plan.links.boundaries.named]
         assert counted(log) == {
             (kind, iteration): 4 * times
             for iteration in (0, 1)
@@ -144,12 +146,16 @@ def test_a_rank_loads_none_of_the_heavy_modules(tmp_path: Path) -> None:
     assert done.stdout == "0 []\n"
 
 
+def with_boundaries(plan: RankConfig, boundaries: BoundariesConfig) -> RankConfig:
+    return replace(plan, links=replace(plan.links, boundaries=boundaries))
+
+
 def test_a_slow_stage_does_not_accumulate_payloads(tmp_path: Path, start: Start) -> None:
     # All 8 activations arrive while the first is computed. Two buffers are in use where one message overlaps the next.
     size_bytes = 32 * 2**20
     plans = make_configs(tmp_path, PipelineShape(2, 8), schedule=GPIPE, iterations=1)
     slow = with_costs(
-        replace(plans[1], links=replace(plans[1].links, previous=BoundaryConfig(0, size_bytes), iterations=1)),
+        with_boundaries(plans[1], BoundariesConfig(previous=BoundaryConfig(0, size_bytes), microbatches=8)),
         durations=ReplayDurations(100 * MILLISECOND_NS, MILLISECOND_NS),
         sizes=ReplaySizes(0, size_bytes),
     )
@@ -162,7 +168,7 @@ def test_a_slow_stage_does_not_accumulate_payloads(tmp_path: Path, start: Start)
     command = [sys.executable, "-c", program, str(tmp_path / "slow.json")]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as receiving:
         fast = with_costs(
-            replace(plans[0], links=replace(plans[0].links, following=BoundaryConfig(1, size_bytes), iterations=1)),
+            with_boundaries(plans[0], BoundariesConfig(following=BoundaryConfig(1, size_bytes), microbatches=8)),
             sizes=ReplaySizes(size_bytes, 0),
         )
         assert outcome(start(fast)) == (0, "")
@@ -175,7 +181,7 @@ def test_buckets_are_summed_one_after_the_other_while_the_last_backward_computes
     backward_ns, buckets = 200 * MILLISECOND_NS, 4
     plans = [
         with_costs(
-            replace(plan, links=replace(plan.links, buckets=buckets)),
+            in_buckets(plan, buckets),
             durations=ReplayDurations(MILLISECOND_NS, backward_ns),
         )
         for plan in make_configs(tmp_path, PipelineShape(1, 2), pipelines=3)

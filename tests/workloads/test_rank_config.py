@@ -17,7 +17,14 @@ from wanbed.workloads.inference.inference_model import INFERENCE_MODELS, Inferen
 from wanbed.workloads.rank_config import RankConfig, ScheduleConfig, read_rank_config
 from wanbed.workloads.schedules.pipeline_shape import PipelineShape
 from wanbed.workloads.serving.serving_configs import Endpoint, GpuServingConfig
-from wanbed.workloads.transport.links_config import BoundaryConfig, LinksConfig, RendezvousConfig, RingConfig
+from wanbed.workloads.transport.links_config import (
+    BoundariesConfig,
+    BoundaryConfig,
+    LinksConfig,
+    RendezvousConfig,
+    RingConfig,
+    RingsConfig,
+)
 from wanbed.workloads.transport.peer import Peer
 
 PLAN = RankConfig(
@@ -49,11 +56,13 @@ PLAN = RankConfig(
             Peer(2, "west-0", "10.2.0.1", 29_502, 16),
             Peer(4, "central-1", "10.1.0.2", 29_504, 1),
         ),
-        previous=BoundaryConfig(0, 2_097_152),
-        following=BoundaryConfig(2, 1_048_576, (1, 4), tuple((p, m) for m in range(8) for p in (1, 0))),
-        rings=(RingConfig((1, 4)),),
-        microbatches=8,
         iterations=3,
+        boundaries=BoundariesConfig(
+            BoundaryConfig(0, 2_097_152),
+            BoundaryConfig(2, 1_048_576, (1, 4), tuple((p, m) for m in range(8) for p in (1, 0))),
+            microbatches=8,
+        ),
+        rings=RingsConfig((RingConfig((1, 4)),)),
     ),
     rendezvous=RendezvousConfig("10.1.0.1", 29_501, "00112233445566778899aabbccddeeff", "bbr"),
 )
@@ -117,11 +126,18 @@ def test_the_token_is_kept_from_other_users(tmp_path: Path) -> None:
         ({"schedule__shape__stages": 0}, "schedule.shape.stages: 0 is below 1"),
         ({"schedule__shape__recompute": [True, 1, True]}, "schedule.shape.recompute.1: expected bool, found 1"),
         ({"schedule__shape__memory_bound": "2"}, "schedule.shape.memory_bound: expected int, found '2'"),
-        ({"links__previous": None}, "links.previous: stage 1 of 3 has one"),
-        ({"place__stage": 0, "links__stage": 0}, "links.previous: stage 0 of 3 has none"),
+        ({"links__boundaries__previous": None}, "links.boundaries.previous: stage 1 of 3 has one"),
+        ({"place__stage": 0, "links__stage": 0}, "links.boundaries.previous: stage 0 of 3 has none"),
         ({"place__stage": 0}, "links.stage: 1, where the rank's is 0"),
+        (
+            {"links__boundaries__microbatches": 4, "links__boundaries__following__outgoing_turns": []},
+            "links.boundaries.microbatches: 4, where the shape has 8",
+        ),
         ({"links__iterations": 2}, "links.iterations: 2, where the rank's is 3"),
-        ({"links__rings": [{"ranks": [1]}]}, "links.rings.0.ranks: (1,) are not two or more, each once"),
+        (
+            {"links__rings__replicas": [{"ranks": [1]}]},
+            "links.rings.replicas.0.ranks: (1,) are not two or more, each once",
+        ),
         ({"rendezvous__listen_port": 70_000}, "rendezvous.listen_port: 70000 is no port to listen on"),
         ({"rendezvous__run_token": "abc"}, "rendezvous.run_token: write 16 bytes in hexadecimal"),
         ({"rendezvous__run_token": "ab"}, "rendezvous.run_token: write 16 bytes in hexadecimal"),

@@ -19,7 +19,7 @@ from wanbed.workloads.compute.replay import ReplayCosts, ReplayDurations
 from wanbed.workloads.rank_config import RankConfig
 from wanbed.workloads.schedules.pipeline_shape import PipelineShape
 from wanbed.workloads.synchronization.synchronization import SumTopology, Synchronization
-from wanbed.workloads.transport.links_config import StarConfig
+from wanbed.workloads.transport.links_config import RingsConfig, StarConfig
 
 PART_BYTES, PATIENCE_S = 100_000, 60
 ITERATIONS, JOINED = 10, 400
@@ -36,7 +36,9 @@ def configs(folder: Path, quorum: int | None, *, fragments: int = 1, delay: int 
     for plan in make_configs(folder, PipelineShape(1, 1), pipelines=3, iterations=ITERATIONS):
         peers = tuple(peer for peer in plan.links.peers if star.gatherer in {plan.rank, peer.rank})
         compute = replace(plan.compute, costs=costs, synchronization=synchronization, fragments_bytes=sizes_bytes)
-        found.append(replace(plan, compute=compute, links=replace(plan.links, rings=(), peers=peers, star=star)))
+        found.append(
+            replace(plan, compute=compute, links=replace(plan.links, rings=RingsConfig(), peers=peers, star=star))
+        )
     return found
 
 

@@ -23,7 +23,9 @@ def configs(folder: Path, synchronization: Synchronization, iterations: int) -> 
             compute=replace(
                 plan.compute, costs=costs, synchronization=synchronization, fragments_bytes=FRAGMENTS_BYTES
             ),
-            links=replace(plan.links, synchronizations=synchronization.count(iterations)),
+            links=replace(
+                plan.links, rings=replace(plan.links.rings, synchronizations=synchronization.count(iterations))
+            ),
         )
         for plan in make_configs(folder, PipelineShape(1, 1), pipelines=3, iterations=iterations)
     ]
@@ -52,5 +54,5 @@ def ended(spans: list[Span], iteration: int) -> int:
 
 def test_a_rank_is_told_of_synchronisations_in_both_places_or_neither(tmp_path: Path) -> None:
     (plan, *_) = configs(tmp_path, Synchronization(2, 2), 4)
-    with pytest.raises(ValueError, match=r"^links.synchronizations: give them with compute.synchronization"):
+    with pytest.raises(ValueError, match=r"^links.rings.synchronizations: give them with compute.synchronization"):
         replace(plan, compute=replace(plan.compute, synchronization=None))

@@ -7,13 +7,14 @@ import pytest
 import torch
 from torch import nn
 
-from tests.support.workloads.loopback_ranks import Start, make_configs, with_norm
+from tests.support.workloads.loopback_ranks import Start, in_buckets, make_configs, with_norm
 from tests.support.workloads.reference_training import train_reference
 from tests.support.workloads.synchronized_ranks import mean_losses
 from tests.support.workloads.torch_configs import LEARNING_RATE, MICROBATCHES, SEED, TINY, make_torch_configs
 from wanbed.results.records.span_log import read_span_log
 from wanbed.workloads.compute.flat_parameters import FlatParameters
 from wanbed.workloads.schedules.pipeline_shape import PipelineShape
+from wanbed.workloads.transport.links_config import RingConfig, RingsConfig
 
 PATIENCE_S = 300
 
@@ -23,7 +24,7 @@ ITERATIONS = 2
 @pytest.mark.parametrize("buckets", [0, 3])
 def test_replicas_that_wait_for_all_learn_as_one_process(tmp_path: Path, start: Start, buckets: int) -> None:
     plans = [
-        replace(plan, links=replace(plan.links, buckets=buckets))
+        in_buckets(plan, buckets)
         for plan in with_norm(make_torch_configs(tmp_path, 2, pipelines=2, iterations=ITERATIONS, precision="fp32"))
     ]
     assert [process.wait(PATIENCE_S) for process in [start(plan) for plan in plans]] == [0] * 4
@@ -53,6 +54,5 @@ def test_the_number_of_a_stage_is_the_sum_of_the_squares_of_its_gradients() -> N
 
 def test_a_ring_of_the_norm_without_the_rank_is_refused(tmp_path: Path) -> None:
     plan, *_ = with_norm(make_configs(tmp_path, PipelineShape(2, 1)))
-    assert plan.links.norm_ring is not None
-    with pytest.raises(ValueError, match=r"^norm_ring\.ranks: rank 0 itself is not among them"):
-        replace(plan.links, norm_ring=replace(plan.links.norm_ring, ranks=(1, 2)))
+    with pytest.raises(ValueError, match=r"^rings\.norm\.ranks: rank 0 itself is not among them"):
+        replace(plan.links, rings=RingsConfig(norm=RingConfig((1, 2))))

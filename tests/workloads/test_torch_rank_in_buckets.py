@@ -1,12 +1,11 @@
 """Ranks that sum their gradients while torch still computes others, as processes over loopback."""
 
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from tests.support.workloads.loopback_ranks import Start
+from tests.support.workloads.loopback_ranks import Start, in_buckets
 from tests.support.workloads.reference_training import train_reference
 from tests.support.workloads.synchronized_ranks import mean_losses
 from tests.support.workloads.torch_configs import LEARNING_RATE, MICROBATCHES, SEED, TINY, make_torch_configs
@@ -18,7 +17,7 @@ ITERATIONS, PIPELINES, BUCKETS = 2, 2, 5
 
 def test_replicas_that_sum_in_buckets_learn_as_one_process(tmp_path: Path, start: Start) -> None:
     plans = [
-        replace(plan, links=replace(plan.links, buckets=BUCKETS))
+        in_buckets(plan, BUCKETS)
         for plan in make_torch_configs(tmp_path, 1, pipelines=PIPELINES, iterations=ITERATIONS, precision="fp32")
     ]
     processes = [start(plan) for plan in plans]

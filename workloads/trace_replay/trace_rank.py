@@ -28,7 +28,7 @@ class TraceRank:
     def __init__(self, config: TraceRankConfig, connected: ConnectedRank) -> None:
         self._config = config
         self._connected = connected
-        self._ring = RingAllReduce(config.links, connected.transport) if config.links.rings else None
+        self._ring = RingAllReduce(config.links, connected.transport) if config.links.rings.replicas else None
         self._graph = RankGraph(config.nodes)
         self._progress = RankProgress(self._graph)
         self._sends = {

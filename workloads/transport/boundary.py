@@ -109,6 +109,7 @@ class Boundary:
         self.outgoing, self.incoming = FRAME_KINDS[outgoing], FRAME_KINDS[incoming]
         self.mates = tuple(rank for rank in mates if rank != links_config.rank)
         self._config, self._links_config = config, links_config
+        self._microbatches = links_config.boundaries.microbatches
         self._pool, self._report = pool, report
         self._cutting = Cutting(config.transfer_bytes, len(mates), config.connections)
         self._assembly = Assembly(peer, incoming, self._cutting, pool, report)
@@ -156,9 +157,7 @@ class Boundary:
         """Raise ValueError if the transfer has the wrong size, or its microbatch or iteration does not exist."""
         if payload.nbytes != self._config.transfer_bytes:
             raise ValueError(f"{self.peer} expects {self._config.transfer_bytes} bytes, not {payload.nbytes}")
-        if not (
-            0 <= message.microbatch < self._links_config.microbatches and 0 <= iteration < self._links_config.iterations
-        ):
+        if not (0 <= message.microbatch < self._microbatches and 0 <= iteration < self._links_config.iterations):
             raise ValueError(f"there is no microbatch {message.microbatch} in iteration {iteration}")
 
     def offer(self, iteration: int, message: Message, payload: memoryview) -> None:
@@ -218,7 +217,7 @@ class Boundary:
             raise FrameError(
                 f"it sent the {what} of {header.total_bytes} bytes, expected are {self._config.transfer_bytes}"
             )
-        if header.number >= self._links_config.microbatches or header.iteration >= self._links_config.iterations:
+        if header.number >= self._microbatches or header.iteration >= self._links_config.iterations:
             raise FrameError(f"it sent the {what} in iteration {header.iteration}, which does not exist")
         index = self._cutting.index(header.offset, header.length)
         if index is None:

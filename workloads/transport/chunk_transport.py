@@ -74,14 +74,14 @@ class ChunkTransport(StripedTransport):
     def __init__(
         self,
         config: LinksConfig,
-        virtual: VirtualStages,
+        messages: ChunkMessages,
         sockets: Mapping[int, Sequence[socket.socket]],
         pool: BufferPool,
         report: Callable[[Event], None],
         *,
         blank: bool = False,
     ) -> None:
-        self._numbers = ChunkMessages(virtual, config.microbatches)
+        self._numbers = messages
         self._stage = config.stage
         self._first_rank = config.rank - config.stage
         super().__init__(config, sockets, pool, lambda event: report(self._named(event)), blank=blank)

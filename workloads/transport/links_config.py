@@ -1,6 +1,7 @@
 """The configuration of a rank's links: rendezvous, peers, and what goes over each link. Plain data, as JSON."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from wanbed.workloads.transport.frame import RUN_TOKEN_BYTES
 from wanbed.workloads.transport.peer import Peer
@@ -46,7 +47,7 @@ class RendezvousConfig:
 
 @dataclass(frozen=True)
 class StarConfig:
-    """The star of a stage's replicas, the same at all of them.
+    """The star of a stage's replicas, the same at all of them but for ``joins``.
 
     - ``ranks``: those of all replicas. The first one gathers: all others have a connection to it.
     - ``sizes_bytes``: the size of a part and of the sum, for each fragment. Sum n is of fragment n mod their number.
@@ -55,6 +56,8 @@ class StarConfig:
     - ``state_bytes``: the size of what a replica gets that comes back; 0 where none does. With it, the rank that
       gathers lets lost replicas connect again.
     - ``connections``: the most connections between two of the ranks.
+    - ``joins``: whether this rank comes back to a training under way. Its only peer is then the one that gathers, which
+      it calls, and which sends it what it begins with.
 
     Raises ValueError naming the field.
     """
@@ -65,6 +68,7 @@ class StarConfig:
     quorum: int | None = None
     connections: int = 1
     state_bytes: int = 0
+    joins: bool = False
 
     def __post_init__(self) -> None:
         if len(set(self.ranks)) != len(self.ranks) or len(self.ranks) < 2:
@@ -81,6 +85,8 @@ class StarConfig:
             raise ValueError(f"state_bytes: {self.state_bytes} is negative")
         if self.state_bytes and self.quorum is None:
             raise ValueError("state_bytes: replicas come back only where the others go on without them: give a quorum")
+        if self.joins and not self.state_bytes:
+            raise ValueError("joins: a replica comes back with what it begins with: give state_bytes")
 
     @property
     def gatherer(self) -> int:
@@ -144,6 +150,28 @@ class BoundaryConfig:
 
 
 @dataclass(frozen=True)
+class BoundariesConfig:
+    """The boundaries of a rank's stage, None at a pipeline's end, and how many microbatches cross them an iteration.
+
+    Raises ValueError naming the field.
+    """
+
+    previous: BoundaryConfig | None = None
+    following: BoundaryConfig | None = None
+    microbatches: int = 1
+
+    def __post_init__(self) -> None:
+        if self.microbatches < 1:
+            raise ValueError(f"microbatches: {self.microbatches} is below 1")
+
+    @property
+    def named(self) -> tuple[tuple[str, BoundaryConfig], ...]:
+        """The boundaries that there are, each with the name of its field."""
+        both = (("previous", self.previous), ("following", self.following))
+        return tuple((name, boundary) for name, boundary in both if boundary is not None)
+
+
+@dataclass(frozen=True)
 class ExchangeConfig:
     """All messages between a rank and the peer ``rank`` in one iteration: the size of each, by its number, both ways.
 
@@ -187,26 +215,56 @@ class RingConfig:
 
 
 @dataclass(frozen=True)
+class RingsConfig:
+    """The rings that a rank sums over.
+
+    - ``replicas``: those over which the stage's gradients are all-reduced. One of all replicas; or, one in the other,
+      one of the replicas in this datacenter and one of the counterparts in the others. Empty for a single replica.
+    - ``buckets``: how many buckets the gradients are all-reduced in, one after the other, while the last backward of an
+      iteration computes. 0: they are all-reduced as one, after it.
+    - ``synchronizations``: how many all-reduces of pseudo-gradients there are in all iterations. None where the rings
+      sum gradients.
+    - ``norm``: the ring of all ranks over which the gradient norm is all-reduced in every iteration, None where
+      optimizer steps do not wait for it. Its neighbours may be those of another ring.
+
+    Raises ValueError naming the field.
+    """
+
+    replicas: tuple[RingConfig, ...] = ()
+    buckets: int = 0
+    synchronizations: int | None = None
+    norm: RingConfig | None = None
+
+    def __post_init__(self) -> None:
+        if self.buckets < 0:
+            raise ValueError(f"buckets: {self.buckets} is below 0")
+        if self.buckets and not self.replicas:
+            raise ValueError(f"buckets: {self.buckets}, and there is no ring to sum them in")
+        if self.synchronizations is not None and (self.buckets or not self.replicas):
+            raise ValueError("synchronizations: they need a ring that sums no buckets of gradients")
+
+    @property
+    def every(self) -> tuple[RingConfig, ...]:
+        """The rings, that of the gradient norm last."""
+        return self.replicas if self.norm is None else (*self.replicas, self.norm)
+
+    def all_reduces(self, iterations: int) -> int:
+        """Return the number of all-reduces over the rings of replicas in so many iterations, which are all."""
+        return iterations * max(self.buckets, 1) if self.synchronizations is None else self.synchronizations
+
+
+@dataclass(frozen=True)
 class LinksConfig:
     """The configuration of one rank's transport.
 
-    - ``peers``: all ranks that it connects to: those across ``previous`` and ``following`` (None at a pipeline's end),
-      the cell mates, and the previous and next rank of each ring.
-    - ``rings``: the rings over which the stage's gradients are all-reduced. One of all replicas; or, one in the other,
-      one of the replicas in this datacenter and one of the counterparts in the others. Empty for a single replica.
-    - ``microbatches``, ``iterations``: the number of each; a message beyond them is refused.
-    - ``star``: the star over which the replicas of the stage sum, None where they do not.
+    - ``peers``: all ranks that it connects to: those across its boundaries, the cell mates, those of its exchanges, its
+      neighbours in each ring, and those of its star.
+    - ``iterations``: their number; a message beyond them is refused.
     - ``first_iteration``: the one that the rank begins with; transfers of earlier ones are over.
+    - ``exchanges``: the messages of virtual stages, or of a trace, which go between any two ranks. There are then no
+      boundaries.
+    - ``star``: the star over which the replicas of the stage sum, None where they do not.
     - ``window_bytes``: the receive window of each connection, None to let the kernel choose it.
-    - ``buckets``: how many buckets the gradients are all-reduced in, one after the other, while the last backward of an
-      iteration computes. 0: they are all-reduced as one, after it.
-    - ``synchronizations``: how many all-reduces of pseudo-gradients there are in all iterations. None where the ring
-      sums gradients.
-    - ``joins``: whether the rank comes back to a training under way. Its only peer is then the one that gathers, which
-      it calls, and which sends it what it begins with.
-    - ``norm_ring``: the ring of all ranks over which the gradient norm is all-reduced in every iteration, None where
-      optimizer steps do not wait for it. Its neighbours may be those of another ring.
-    - ``exchanges``: the messages of a trace, which go between any two ranks. There are then no boundaries.
 
     Raises ValueError naming the field.
     """
@@ -215,49 +273,41 @@ class LinksConfig:
     pipeline: int
     stage: int
     peers: tuple[Peer, ...]
-    previous: BoundaryConfig | None
-    following: BoundaryConfig | None
-    rings: tuple[RingConfig, ...]
-    microbatches: int
     iterations: int
-    window_bytes: int | None = None
+    boundaries: BoundariesConfig = BoundariesConfig()
     exchanges: tuple[ExchangeConfig, ...] = ()
-    buckets: int = 0
-    first_iteration: int = 0
-    synchronizations: int | None = None
+    rings: RingsConfig = RingsConfig()
     star: StarConfig | None = None
-    joins: bool = False
-    norm_ring: RingConfig | None = None
+    window_bytes: int | None = None
+    first_iteration: int = 0
 
     def __post_init__(self) -> None:
         if self.window_bytes is not None and self.window_bytes < 1:
             raise ValueError(f"window_bytes: {self.window_bytes} is below 1")
-        counts = (("rank", 0), ("pipeline", 0), ("stage", 0), ("buckets", 0), ("first_iteration", 0))
-        for name, least in (*counts, ("microbatches", 1), ("iterations", 1)):
+        counts = (("rank", 0), ("pipeline", 0), ("stage", 0), ("first_iteration", 0), ("iterations", 1))
+        for name, least in counts:
             if getattr(self, name) < least:
                 raise ValueError(f"{name}: {getattr(self, name)} is below {least}")
         self._check_peers()
-        for name, boundary in (("previous", self.previous), ("following", self.following)):
-            if boundary is not None:
-                self._check_boundary(name, boundary)
-        if self.exchanges and (self.previous is not None or self.following is not None):
+        for name, boundary in self.boundaries.named:
+            self._check_boundary(f"boundaries.{name}", boundary)
+        if self.exchanges and self.boundaries.named:
             raise ValueError("exchanges: a rank has stage boundaries or exchanges, not both")
         for exchange in self.exchanges:
             self._need_peer("exchanges", exchange.rank)
         self._check_rings()
         self._check_star()
 
-    @property
-    def every_ring(self) -> tuple[RingConfig, ...]:
-        """The rings, that of the gradient norm last."""
-        return self.rings if self.norm_ring is None else (*self.rings, self.norm_ring)
+    def joining(self, ports: Mapping[int, int]) -> "LinksConfig":
+        """Return the links with which this replica of a star comes back: to the rank that gathers, which it calls.
 
-    @property
-    def all_reduces(self) -> int:
-        """The number of all-reduces over the rings in all iterations."""
-        if self.synchronizations is not None:
-            return self.synchronizations
-        return self.iterations * max(self.buckets, 1)
+        ``ports`` has the ports that ranks listen on. Raise ValueError if no replica can come back here.
+        """
+        if self.star is None:
+            raise ValueError("star: only a replica of a star comes back, and there is none")
+        gatherer = self.star.gatherer
+        peers = tuple(replace(peer, port=ports[gatherer]) for peer in self.peers if peer.rank == gatherer)
+        return replace(self, peers=peers, star=replace(self.star, joins=True))
 
     def _check_peers(self) -> None:
         ranks = [peer.rank for peer in self.peers]
@@ -291,7 +341,7 @@ class LinksConfig:
         if boundary.outgoing_turns:
             pipelines = range(first, first + len(boundary.mates))
             expected = sorted(
-                (pipeline, microbatch) for pipeline in pipelines for microbatch in range(self.microbatches)
+                (pipeline, microbatch) for pipeline in pipelines for microbatch in range(self.boundaries.microbatches)
             )
             if sorted(boundary.outgoing_turns) != expected:
                 raise ValueError(
@@ -300,29 +350,26 @@ class LinksConfig:
                 )
 
     def _check_star(self) -> None:
-        if self.joins and (self.star is None or not self.star.state_bytes or self.rank == self.star.gatherer):
-            raise ValueError("joins: only a replica of a star comes back, not the one that gathers: give state_bytes")
         if self.star is None:
             return
         if self.rank not in self.star.ranks:
             raise ValueError(f"star: rank {self.rank} itself is not in it")
+        if self.star.joins and self.rank == self.star.gatherer:
+            raise ValueError("star.joins: only a replica comes back, not the one that gathers")
         for rank in self.star.peers_of(self.rank):
             self._need_peer("star", rank)
 
     def _check_rings(self) -> None:
-        if self.buckets and not self.rings:
-            raise ValueError(f"buckets: {self.buckets}, and there is no ring to sum them in")
-        if self.synchronizations is not None and (self.buckets or not self.rings):
-            raise ValueError("synchronizations: they need a ring that sums no buckets of gradients")
-        if self.norm_ring is not None:
-            self._check_ring("norm_ring", self.norm_ring)
+        if self.rings.norm is not None:
+            self._check_ring("rings.norm", self.rings.norm)
         seen: set[int] = set()
-        for number, ring in enumerate(self.rings):
-            self._check_ring(f"rings.{number}", ring)
+        for number, ring in enumerate(self.rings.replicas):
+            name = f"rings.replicas.{number}"
+            self._check_ring(name, ring)
             others = {rank for rank in ring.ranks if rank != self.rank}
             # A link belongs to one ring, so that its chunks need not say which one they are of.
             if both := sorted(seen & others):
-                raise ValueError(f"rings.{number}.ranks: rank {both[0]} is in another ring with rank {self.rank}")
+                raise ValueError(f"{name}.ranks: rank {both[0]} is in another ring with rank {self.rank}")
             seen |= others
 
     def _check_ring(self, name: str, ring: RingConfig) -> None:

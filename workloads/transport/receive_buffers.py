@@ -73,7 +73,7 @@ class Assembly:
     ) -> None:
         self._peer = peer
         self._kind = kind
-        self._cutting = cutting
+        self.cutting = cutting
         self._pool = pool
         self._report = report
         self._arriving: dict[tuple[int, int], _Arriving] = {}
@@ -86,7 +86,7 @@ class Assembly:
         if key in self._arrived or (arriving is not None and index in arriving.begun):
             raise FrameError(f"it sent the chunk at {header.offset} of the {self._kind} of microbatch {key[1]} twice")
         if arriving is None:
-            payload = self._pool.take(self._cutting.total_bytes)
+            payload = self._pool.take(self.cutting.total_bytes)
             arriving = self._arriving[key] = _Arriving(payload, time.monotonic_ns())
         arriving.begun.add(index)
         return _Delivery(self, key, arriving.payload[header.offset : header.offset + header.length])
@@ -95,7 +95,7 @@ class Assembly:
         """Count one more complete chunk of ``key``: iteration and microbatch. Report Received after the last one."""
         arriving = self._arriving[key]
         arriving.complete += 1
-        if arriving.complete == self._cutting.chunks:
+        if arriving.complete == self.cutting.chunks:
             del self._arriving[key]
             self._arrived.add(key)
             iteration, microbatch = key

@@ -28,7 +28,7 @@ class _Arrival:
 
 
 class RingEnd:
-    """One rank in the ring ``config.every_ring[ring]``, between its ``previous`` and its ``following`` rank.
+    """One rank in the ring ``config.rings.every[ring]``, between its ``previous`` and its ``following`` rank.
 
     ``kind`` is that of its chunks, which those of the ring of the gradient norm have to themselves.
     ``queue`` leads to the next replica; it is closed until ``resize`` sets its window. Arriving chunks are reported as
@@ -44,13 +44,14 @@ class RingEnd:
         *,
         blank: bool,
     ) -> None:
-        own, of_norm = config.every_ring[ring], ring == len(config.rings)
+        rings, of_norm = config.rings, ring == len(config.rings.replicas)
+        own = rings.every[ring]
         self.previous, self.following = own.neighbours(config.rank)
         self.kind = FrameKind.NORM if of_norm else FrameKind.SEGMENT
         self.queue = CreditQueue()
         self._config, self._ring = config, ring
         self._steps = 2 * (len(own.ranks) - 1)
-        self._all_reduces = config.iterations if of_norm else config.all_reduces
+        self._all_reduces = config.iterations if of_norm else rings.all_reduces(config.iterations)
         self._pool = pool
         self._report = report
         self._unaccepted = 0

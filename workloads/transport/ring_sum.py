@@ -28,14 +28,14 @@ Add = Callable[[memoryview, memoryview], None]
 class RingAllReduce:
     """One rank's side of the all-reduce. Only the main thread calls ``run`` and ``handle``.
 
-    It goes over ``config.rings``, or if it is ``of_norm`` over the ring of the gradient norm. ``handle`` keeps events
+    It goes over the rings of replicas, or if it is ``of_norm`` over that of the gradient norm. ``handle`` keeps events
     that come before their ``run``, because the previous replica is ahead: at most the chunks of one round's ``window``.
     Raises ValueError if the configuration has no such ring.
     """
 
     def __init__(self, config: LinksConfig, transport: StripedTransport, *, of_norm: bool = False) -> None:
-        before = len(config.rings) if of_norm else 0
-        self._rank, self._rings = config.rank, config.every_ring[before:] if of_norm else config.rings
+        before = len(config.rings.replicas) if of_norm else 0
+        self._rank, self._rings = config.rank, config.rings.every[before:] if of_norm else config.rings.replicas
         if not self._rings:
             raise ValueError("the configuration has no ring")
         self._transport, self._before = transport, before

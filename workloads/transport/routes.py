@@ -37,7 +37,8 @@ class Routes:
         self._config, self._blank = config, blank
         peers = {peer.rank: peer for peer in config.peers}
         self.boundaries: dict[FrameKind, Boundary] = {}
-        for boundary, outgoing in ((config.previous, MessageKind.GRADIENT), (config.following, MessageKind.ACTIVATION)):
+        both = config.boundaries
+        for boundary, outgoing in ((both.previous, MessageKind.GRADIENT), (both.following, MessageKind.ACTIVATION)):
             if boundary is not None:
                 self.boundaries[FRAME_KINDS[outgoing]] = Boundary(
                     config, boundary, outgoing, peers[boundary.rank], pool=pool, report=report
@@ -45,7 +46,7 @@ class Routes:
         self.exchanges = {
             each.rank: Exchange(config, each, peers[each.rank], pool=pool, report=report) for each in config.exchanges
         }
-        self.rings = [RingEnd(config, ring, pool, report, blank=blank) for ring in range(len(config.every_ring))]
+        self.rings = [RingEnd(config, ring, pool, report, blank=blank) for ring in range(len(config.rings.every))]
         self.star = None if config.star is None else StarEnd(config, config.star, peers, pool, report)
         self.links = {peer.rank: self._link(peer, sockets[peer.rank]) for peer in config.peers}
         for each in self.boundaries.values():
@@ -117,10 +118,8 @@ class Routes:
         )
 
     def connect_again(self, rank: int, sockets: Sequence[socket.socket]) -> Link:
-        """Return a new link to a rank of the star, in place of the one whose connections have ended."""
-        assert self.star is not None
+        """Return a new link to a rank of the star that has joined it, in place of the one whose connections ended."""
         self.touched.pop(self.links[rank], None)
-        self.star.join(rank)
         link = self.links[rank] = self._link(self.links[rank].peer, sockets)
         return link
 

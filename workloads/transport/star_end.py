@@ -47,11 +47,10 @@ class StarEnd:
         self._assemblies: dict[tuple[int, int], Assembly] = {}
         for rank in self._peers:
             self._assemble(rank)
-        self._state_cutting = Cutting(star.state_bytes, 1, star.connections) if star.state_bytes else None
         self._state: Assembly | None = None
-        if config.joins and self._state_cutting is not None:
-            gatherer = self._peers[star.gatherer]
-            self._state = Assembly(gatherer, MessageKind.GRADIENT, self._state_cutting, pool, self._state_received)
+        if star.joins:
+            gatherer, cutting = self._peers[star.gatherer], self._cut_state(star.state_bytes)
+            self._state = Assembly(gatherer, MessageKind.GRADIENT, cutting, pool, self._state_received)
         self._iterations = config.iterations
         self._links: Mapping[int, Link] = {}
         self._lost: set[int] = set()
@@ -82,11 +81,10 @@ class StarEnd:
 
         Nothing is queued if it has been lost again. The bytes must not change any more.
         """
-        assert self._state_cutting is not None
         if rank in self.joining:
             self.joining.discard(rank)
             self._lost.discard(rank)
-            self._queue(rank, FrameKind.STATE, (iteration, sums), payload, self._state_cutting)
+            self._queue(rank, FrameKind.STATE, (iteration, sums), payload, self._cut_state(payload.nbytes))
 
     def send_again(self, rank: int, number: int, parts: int, payload: memoryview) -> None:
         """Queue a sum for one rank that was not there when it was sent. The bytes must not change any more."""
@@ -143,13 +141,16 @@ class StarEnd:
 
     def _place_state(self, header: FrameHeader) -> Arrival:
         what = f"chunk at {header.offset} of what a replica begins with at iteration {header.iteration}"
-        if self._state is None or self._state_cutting is None:
+        if self._state is None:
             raise FrameError(f"it sent the {what}, and this rank does not join")
-        index = self._state_cutting.index(header.offset, header.length)
+        index = self._state.cutting.index(header.offset, header.length)
         in_training = header.iteration < self._iterations and header.number <= self._star.sums
         if header.total_bytes != self._star.state_bytes or index is None or not in_training:
             raise FrameError(f"it sent the {what}, of {header.total_bytes} bytes, which cannot be")
         return self._state.place(header, index)
+
+    def _cut_state(self, size_bytes: int) -> Cutting:
+        return Cutting(size_bytes, 1, self._star.connections)
 
     def _assemble(self, rank: int) -> None:
         for size, cutting in self._cuttings.items():

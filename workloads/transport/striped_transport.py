@@ -20,6 +20,7 @@ from wanbed.workloads.transport.ring_end import RingEnd
 from wanbed.workloads.transport.ring_round import RingRound
 from wanbed.workloads.transport.routes import Routes
 from wanbed.workloads.transport.socket_options import deliver_after_close
+from wanbed.workloads.transport.star_end import StarEnd
 
 
 class StripedTransport:
@@ -131,33 +132,34 @@ class StripedTransport:
 
         The payload must not change any more, but a part after the PartSent event. Raise ValueError without a star.
         """
-        star = self._routes.star
-        if star is None:
-            raise ValueError("the configuration has no star")
+        star = self._star
         self._request(lambda: star.send(number, parts, payload))
 
     def send_state(self, rank: int, iteration: int, sums: int, payload: memoryview) -> None:
         """Queue what a replica of the star begins with that has connected again, before any sum for it.
 
-        It begins at ``iteration``, after ``sums`` sums. The payload must not change any more.
+        It begins at ``iteration``, after ``sums`` sums. The payload must not change any more. Raise ValueError without
+        a star.
         """
-        star = self._routes.star
-        assert star is not None
+        star = self._star
         self._request(lambda: star.send_state(rank, iteration, sums, payload))
 
     def send_sum_again(self, rank: int, number: int, parts: int, payload: memoryview) -> None:
-        """Queue a sum for one replica of the star that was not there when it was sent to all others."""
-        star = self._routes.star
-        assert star is not None
+        """Queue a sum for one replica of the star that was not there when it was sent to all others.
+
+        Raise ValueError without a star.
+        """
+        star = self._star
         self._request(lambda: star.send_again(rank, number, parts, payload))
 
     def connect_again(self, rank: int, sockets: Sequence[socket.socket]) -> None:
         """Take over connected sockets to a replica of the star that has been started again.
 
         ReplicaJoins follows. What is left of the connections before is closed. Once ``close`` has been called, the new
-        ones are closed instead.
+        ones are closed instead. Raise ValueError without a star.
         """
-        self._request(lambda: self._connect_again(rank, sockets))
+        star = self._star
+        self._request(lambda: self._connect_again(star, rank, sockets))
 
     def close(self) -> None:
         """Shut the transport down. The rank sends no more messages of its own.
@@ -170,6 +172,12 @@ class StripedTransport:
         """Raise the error of the transport if it has failed."""
         if self._error is not None:
             raise self._error
+
+    @property
+    def _star(self) -> StarEnd:
+        if self._routes.star is None:
+            raise ValueError("the configuration has no star")
+        return self._routes.star
 
     def _ring(self, ring: int) -> RingEnd:
         return self._routes.rings[ring]
@@ -188,9 +196,8 @@ class StripedTransport:
             self._drop(self._routes.links[rank])
         self._routes.end_own()
 
-    def _connect_again(self, rank: int, sockets: Sequence[socket.socket]) -> None:
-        star, link = self._routes.star, self._routes.links[rank]
-        assert star is not None
+    def _connect_again(self, star: StarEnd, rank: int, sockets: Sequence[socket.socket]) -> None:
+        link = self._routes.links[rank]
         if self._closing:
             for each in sockets:
                 each.close()
@@ -199,6 +206,7 @@ class StripedTransport:
             self._drop(link)
             star.lose(rank, TransportError(f"{link.peer} was started again"))
         self._paused.discard(link)
+        star.join(rank)
         link = self._routes.connect_again(rank, sockets)
         for connection in link.connections:
             self._register(link, connection)

@@ -13,7 +13,7 @@ from wanbed.runner.resolve.placement import Pair, StagePlace
 from wanbed.runner.trainings.trace.resolution import TraceVariant
 from wanbed.workloads.trace_replay.replayed_trace import ReplayedTrace, TraceNode, WorkKind
 from wanbed.workloads.trace_replay.trace_rank_config import TraceRankConfig
-from wanbed.workloads.transport.links_config import LinksConfig, RingConfig
+from wanbed.workloads.transport.links_config import LinksConfig, RingConfig, RingsConfig
 
 RANK = "wanbed.workloads.trace_replay.trace_rank"
 
@@ -39,7 +39,7 @@ def _links(point: SweepPoint, variant: TraceVariant, setting: SharedConfig, plac
     collectives = sum(node.kind is WorkKind.COLLECTIVE for node in own)
     links = message_links(point, variant, setting, place, _sizes(variant.trace))
     iterations = links.iterations * max(collectives, 1)
-    return replace(links, rings=_rings(variant, setting, ring), iterations=iterations)
+    return replace(links, rings=RingsConfig(_rings(variant, setting, ring)), iterations=iterations)
 
 
 def _rings(variant: TraceVariant, setting: SharedConfig, pairs: Sequence[Pair]) -> tuple[RingConfig, ...]:

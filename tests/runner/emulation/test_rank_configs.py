@@ -98,7 +98,7 @@ def test_dilated_times_are_those_of_the_ranks() -> None:
 def test_peers_agree_on_their_boundary() -> None:
     plans = planned(point())
     for boundary, (one, other) in enumerate(pairwise(plans)):
-        towards, back = one.links.following, other.links.previous
+        towards, back = one.links.boundaries.following, other.links.boundaries.previous
         assert towards is not None
         assert back is not None
         assert (towards.rank, back.rank) == (other.rank, one.rank)
@@ -122,11 +122,14 @@ def test_the_rank_with_the_lower_number_calls_where_the_other_listens() -> None:
 
 def test_only_the_boundary_that_crosses_the_wan_is_shared() -> None:
     plans = planned(four_by_two(SHARED))
-    mates = [
-        (plan.links.previous and plan.links.previous.mates, plan.links.following and plan.links.following.mates)
-        for plan in plans
+    mates = [{name: boundary.mates for name, boundary in plan.links.boundaries.named} for plan in plans]
+    assert mates[:4] == mates[4:]
+    assert mates[:4] == [
+        {"following": ()},
+        {"previous": (), "following": (1, 5)},
+        {"previous": (2, 6), "following": ()},
+        {"previous": ()},
     ]
-    assert mates[:4] == mates[4:] == [(None, ()), ((), (1, 5)), ((2, 6), ()), ((), None)]
 
 
 def test_a_planned_schedule_gives_each_rank_its_list_and_the_turns_of_its_cell() -> None:
@@ -134,14 +137,15 @@ def test_a_planned_schedule_gives_each_rank_its_list_and_the_turns_of_its_cell()
     for plan in plans:
         orders = plan.schedule.options["orders"]
         assert [stage for stage, order in enumerate(orders) if order is not None] == [plan.place.stage]
-    sender, receiver = plans[1].links.following, plans[2].links.previous
+    sender, receiver = plans[1].links.boundaries.following, plans[2].links.boundaries.previous
     assert sender is not None
     assert receiver is not None
     whole = {(pipeline, microbatch) for pipeline in (0, 1) for microbatch in range(3)}
     assert set(sender.outgoing_turns) == set(receiver.outgoing_turns) == whole
-    assert plans[5].links.following is not None
-    assert plans[5].links.following.outgoing_turns == sender.outgoing_turns
-    assert planned(four_by_two(SHARED))[1].links.following is not None
+    mate = plans[5].links.boundaries.following
+    assert mate is not None
+    assert mate.outgoing_turns == sender.outgoing_turns
+    assert planned(four_by_two(SHARED))[1].links.boundaries.following is not None
 
 
 def test_torch_recomputes_and_splits_as_its_schedule_does_at_its_stage() -> None:
@@ -231,7 +235,7 @@ def test_much_is_held_unsent_only_where_it_goes_at_once_and_by_no_other_connecti
 
 def test_a_single_stage_has_nobody_to_talk_to() -> None:
     (plan,) = planned(point(training={"stages": 1}, compute={}))
-    assert (plan.links.peers, plan.links.previous, plan.links.following) == ((), None, None)
+    assert (plan.links.peers, plan.links.boundaries.named) == ((), ())
 
 
 def test_the_ports_of_the_longest_pipeline_stay_below_the_ephemeral_ones() -> None:

@@ -2,14 +2,16 @@ import pytest
 
 from tests.runner.emulation.rank_plans import ONE, PAIR, four_by_two, planned, point
 from tests.support.present import present
-from wanbed.workloads.transport.links_config import RingConfig
+from wanbed.workloads.transport.links_config import RingConfig, RingsConfig
 
 
 def test_replicas_sum_their_gradients_in_a_ring() -> None:
     plans = planned(four_by_two(PAIR))
-    assert [plan.links.rings for plan in plans] == [(RingConfig((n % 4, n % 4 + 4), 1 + n % 4),) for n in range(8)]
+    assert [plan.links.rings.replicas for plan in plans] == [
+        (RingConfig((n % 4, n % 4 + 4), 1 + n % 4),) for n in range(8)
+    ]
     assert {(plan.compute.costs.sizes.gradient_bytes, plan.compute.collective) for plan in plans} == {(7 * 1024, None)}
-    assert all(plan.links.rings == () for plan in planned(point()))
+    assert all(plan.links.rings == RingsConfig() for plan in planned(point()))
 
 
 def test_hierarchical_replicas_are_in_a_ring_inside_and_in_one_across() -> None:
@@ -28,7 +30,7 @@ def test_hierarchical_replicas_are_in_a_ring_inside_and_in_one_across() -> None:
         training={"microbatches": 3, "iterations": 2, "stages": 2, "pipelines": 4},
         variants=[spread],
     )
-    rings = {plan.rank: [ring.ranks for ring in plan.links.rings] for plan in planned(of)}
+    rings = {plan.rank: [ring.ranks for ring in plan.links.rings.replicas] for plan in planned(of)}
     assert [rings[rank] for rank in (0, 2, 4, 6)] == [
         [(0, 2), (0, 4)],
         [(0, 2), (2, 6)],
@@ -49,7 +51,7 @@ def test_replicas_meet_at_the_host_of_their_first_to_sum_by_a_collective(all_red
         variants=[{**ONE, "transport": {"all_reduce": all_reduce}}],
     )
     plans = planned(of)
-    assert {plan.links.rings for plan in plans} == {()}
+    assert {plan.links.rings for plan in plans} == {RingsConfig()}
     for plan in plans:
         replicas = [other for other in plans if other.place.stage == plan.place.stage]
         collective = present(plan.compute.collective)
@@ -76,8 +78,8 @@ def test_ranks_are_told_their_buckets_where_all_reduces_overlap() -> None:
     topology = {"datacenters": [{"name": "east", "hosts": 4}]}
     training = {"stages": 2, "pipelines": 2}
     overlapping = point(topology=topology, compute=compute, training=training, variants=[{**PAIR, **buckets}])
-    assert [plan.links.buckets for plan in planned(overlapping)] == [5, 1, 5, 1]
+    assert [plan.links.rings.buckets for plan in planned(overlapping)] == [5, 1, 5, 1]
     apart = point(topology=topology, compute=compute, training=training, variants=[PAIR])
-    assert {plan.links.buckets for plan in planned(apart)} == {0}
+    assert {plan.links.rings.buckets for plan in planned(apart)} == {0}
     alone = point(topology=topology, compute=compute, training={"stages": 2}, variants=[{**PAIR, **buckets}])
-    assert {plan.links.buckets for plan in planned(alone)} == {0}
+    assert {plan.links.rings.buckets for plan in planned(alone)} == {0}

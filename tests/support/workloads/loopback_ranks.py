@@ -16,7 +16,14 @@ from wanbed.workloads.compute.replay import ReplayCosts, ReplayDurations, Replay
 from wanbed.workloads.connected_config import RankProcessConfig
 from wanbed.workloads.rank_config import RankConfig, ScheduleConfig
 from wanbed.workloads.schedules.pipeline_shape import PipelineShape
-from wanbed.workloads.transport.links_config import BoundaryConfig, LinksConfig, RendezvousConfig, RingConfig
+from wanbed.workloads.transport.links_config import (
+    BoundariesConfig,
+    BoundaryConfig,
+    LinksConfig,
+    RendezvousConfig,
+    RingConfig,
+    RingsConfig,
+)
 from wanbed.workloads.transport.peer import Peer
 
 ROOT = Path(__file__).parents[3]
@@ -103,11 +110,13 @@ def make_configs(
                     Peer(peer, f"host-{peer}", LOOPBACK, ports[peer] if peer > rank else None, 3)
                     for peer in sorted(peers)
                 ),
-                previous=boundary(pipeline, stage, -1) if stage else None,
-                following=boundary(pipeline, stage, +1) if stage + 1 < stages else None,
-                rings=(RingConfig(replicas),) if pipelines > 1 else (),
-                microbatches=shape.microbatches,
                 iterations=iterations,
+                boundaries=BoundariesConfig(
+                    boundary(pipeline, stage, -1) if stage else None,
+                    boundary(pipeline, stage, +1) if stage + 1 < stages else None,
+                    shape.microbatches,
+                ),
+                rings=RingsConfig((RingConfig(replicas),) if pipelines > 1 else ()),
             ),
             rendezvous=RendezvousConfig(LOOPBACK, ports[rank], token),
         )
@@ -121,6 +130,11 @@ def with_costs(plan: RankConfig, **changes: object) -> RankConfig:
     return replace(plan, compute=replace(plan.compute, costs=costs))
 
 
+def in_buckets(plan: RankConfig, buckets: int) -> RankConfig:
+    """The same rank with gradients that are summed in so many buckets."""
+    return replace(plan, links=replace(plan.links, rings=replace(plan.links.rings, buckets=buckets)))
+
+
 def with_norm(plans: Sequence[RankConfig]) -> list[RankConfig]:
     """The same ranks with optimizer steps that wait for all of them, in a ring in order of their numbers."""
     ring, found = RingConfig(tuple(plan.rank for plan in plans), 3), []
@@ -129,7 +143,8 @@ def with_norm(plans: Sequence[RankConfig]) -> list[RankConfig]:
         for rank in set(ring.neighbours(plan.rank)) - set(peers):
             port = plans[rank].rendezvous.listen_port if rank > plan.rank else None
             peers[rank] = Peer(rank, f"host-{rank}", LOOPBACK, port, 3)
-        links = replace(plan.links, peers=tuple(peers[rank] for rank in sorted(peers)), norm_ring=ring)
+        rings = replace(plan.links.rings, norm=ring)
+        links = replace(plan.links, peers=tuple(peers[rank] for rank in sorted(peers)), rings=rings)
         found.append(replace(plan, links=links))
     return found
 
@@ -141,9 +156,9 @@ def endless(plan: RankConfig) -> RankConfig:
 
 def coming_back(plan: RankConfig, gatherer: RankConfig) -> RankConfig:
     """The same rank as it joins a training under way, whose star that rank gathers."""
-    peers = tuple(replace(peer, port=gatherer.rendezvous.listen_port) for peer in plan.links.peers)
+    links = plan.links.joining({gatherer.rank: gatherer.rendezvous.listen_port})
     process = replace(plan.process, span_log=f"{plan.process.span_log}-again")
-    return replace(plan, links=replace(plan.links, peers=peers, joins=True), process=process)
+    return replace(plan, links=links, process=process)
 
 
 def done(plan: RankConfig) -> int:

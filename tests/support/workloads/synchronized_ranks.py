@@ -12,7 +12,7 @@ from wanbed.results.records.span_log import Span, read_span_log
 from wanbed.workloads.gpt.gpt_config import GptConfig
 from wanbed.workloads.rank_config import RankConfig
 from wanbed.workloads.synchronization.synchronization import SumTopology, Synchronization, fragments_bytes
-from wanbed.workloads.transport.links_config import BoundaryConfig, StarConfig
+from wanbed.workloads.transport.links_config import BoundariesConfig, RingsConfig, StarConfig
 
 REPLICAS, PATIENCE_S = 2, 300
 
@@ -56,7 +56,9 @@ def star_configs(
     for plan in make_torch_configs(folder, 1, pipelines=replicas, iterations=iterations, model=model):
         peers = tuple(peer for peer in plan.links.peers if star.gatherer in {plan.rank, peer.rank})
         compute = replace(plan.compute, synchronization=synchronization)
-        plans.append(replace(plan, compute=compute, links=replace(plan.links, rings=(), peers=peers, star=star)))
+        plans.append(
+            replace(plan, compute=compute, links=replace(plan.links, rings=RingsConfig(), peers=peers, star=star))
+        )
     return plans
 
 
@@ -103,15 +105,15 @@ def _ring_configs(
             compute=replace(plan.compute, synchronization=synchronization),
             links=replace(
                 plan.links,
-                synchronizations=synchronization.count(iterations),
-                previous=_own(plan.links.previous),
-                following=_own(plan.links.following),
+                rings=replace(plan.links.rings, synchronizations=synchronization.count(iterations)),
+                boundaries=_own(plan.links.boundaries),
             ),
         )
         for plan in make_torch_configs(folder, stages, pipelines=replicas, iterations=iterations)
     ]
 
 
-def _own(boundary: BoundaryConfig | None) -> BoundaryConfig | None:
-    """Return a boundary over which no other pipeline's messages go."""
-    return None if boundary is None else replace(boundary, mates=())
+def _own(boundaries: BoundariesConfig) -> BoundariesConfig:
+    """Return boundaries over which no other pipeline's messages go."""
+    both = {name: replace(boundary, mates=()) for name, boundary in boundaries.named}
+    return BoundariesConfig(**both, microbatches=boundaries.microbatches)

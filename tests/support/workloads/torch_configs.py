@@ -8,7 +8,7 @@ from wanbed.workloads.compute.backends.backend import DeviceSettings, LearningCo
 from wanbed.workloads.gpt.gpt_config import GptConfig
 from wanbed.workloads.rank_config import RankConfig
 from wanbed.workloads.schedules.pipeline_shape import PipelineShape
-from wanbed.workloads.transport.links_config import BoundaryConfig
+from wanbed.workloads.transport.links_config import BoundariesConfig
 
 TORCH = "wanbed.workloads.compute.backends.torch_backend:TorchBackend"
 TINY = GptConfig(layers=4, hidden=64, context=64, heads=4, vocabulary=256)
@@ -30,8 +30,9 @@ def make_torch_configs(
     plans = make_configs(folder, shape, pipelines, iterations=iterations, schedule=GPIPE)
     size_bytes = model.activation_bytes(precision)
 
-    def sized(boundary: BoundaryConfig | None) -> BoundaryConfig | None:
-        return None if boundary is None else replace(boundary, transfer_bytes=size_bytes)
+    def sized(boundaries: BoundariesConfig) -> BoundariesConfig:
+        both = {name: replace(boundary, transfer_bytes=size_bytes) for name, boundary in boundaries.named}
+        return BoundariesConfig(**both, microbatches=boundaries.microbatches)
 
     return [
         replace(
@@ -44,7 +45,7 @@ def make_torch_configs(
                 learning=LearningConfig(model, LEARNING_RATE),
                 device=DeviceSettings("cpu", check_iteration=check_iteration),
             ),
-            links=replace(plan.links, previous=sized(plan.links.previous), following=sized(plan.links.following)),
+            links=replace(plan.links, boundaries=sized(plan.links.boundaries)),
             rendezvous=replace(plan.rendezvous, timeout_ns=60_000_000_000),
         )
         for plan in plans

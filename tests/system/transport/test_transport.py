@@ -19,7 +19,7 @@ from wanbed.testbed.measurement.iperf3 import Flow, measure_goodput, settling_s
 from wanbed.testbed.network.tcp_settings import TcpSettings
 from wanbed.testbed.network.topology import Topology
 from wanbed.testbed.testbed import Testbed, bring_up
-from wanbed.workloads.transport.links_config import BoundaryConfig, LinksConfig
+from wanbed.workloads.transport.links_config import BoundariesConfig, BoundaryConfig, LinksConfig
 from wanbed.workloads.transport.peer import Peer
 
 pytestmark = pytest.mark.measures
@@ -138,8 +138,8 @@ def transport_goodput(
     ]
     to_west, to_east = BoundaryConfig(1, ACTIVATION_BYTES), BoundaryConfig(0, ACTIVATION_BYTES)
     plans = [
-        LinksConfig(0, 0, 0, (peers[1],), None, to_west, (), microbatches, 1, window_bytes),
-        LinksConfig(1, 0, 1, (peers[0],), to_east, None, (), microbatches, 1, window_bytes),
+        LinksConfig(0, 0, 0, (peers[1],), 1, BoundariesConfig(None, to_west, microbatches), window_bytes=window_bytes),
+        LinksConfig(1, 0, 1, (peers[0],), 1, BoundariesConfig(to_east, None, microbatches), window_bytes=window_bytes),
     ]
     with started(testbed, plans, hosts, folder) as ends:
         (received,) = ordered(ends, 0, {0: list(range(microbatches))}, {1: microbatches}).values()
@@ -245,7 +245,7 @@ def cell_started(testbed: Testbed, size_bytes: int, folder: Path, *, shared: boo
         linked = tuple(peers[to] for to in sorted({*mates, rank ^ 1} - {rank}))
         boundary = BoundaryConfig(rank ^ 1, size_bytes, mates, turns)
         ends = (None, boundary) if stage == 0 else (boundary, None)
-        plans.append(LinksConfig(rank, pipeline, stage, linked, *ends, (), 1, 3))
+        plans.append(LinksConfig(rank, pipeline, stage, linked, 3, BoundariesConfig(*ends)))
     with started(testbed, plans, hosts, folder) as running:
         ordered(running, 0, {rank: [0] for rank in range(0, 2 * C, 2)}, dict.fromkeys(range(1, 2 * C, 2), 1))
         yield running

@@ -13,22 +13,15 @@ import time
 from queue import SimpleQueue
 from typing import Any
 
+from wanbed.ground.dataclass_json import from_document
 from wanbed.workloads.message import Message, MessageKind
 from wanbed.workloads.transport.event import Closed, Event, Failed, Received, Sent
-from wanbed.workloads.transport.links_config import BoundaryConfig, LinksConfig
-from wanbed.workloads.transport.peer import Peer
+from wanbed.workloads.transport.links_config import LinksConfig
 from wanbed.workloads.transport.receive_buffers import BufferPool
 from wanbed.workloads.transport.rendezvous import Identity, Rendezvous
 from wanbed.workloads.transport.striped_transport import StripedTransport
 
 RENDEZVOUS_TIMEOUT_NS = 20_000_000_000
-
-
-def boundary(document: dict[str, Any] | None) -> BoundaryConfig | None:
-    if document is None:
-        return None
-    turns = tuple((pipeline, microbatch) for pipeline, microbatch in document["outgoing_turns"])
-    return BoundaryConfig(document["rank"], document["transfer_bytes"], tuple(document["mates"]), turns)
 
 
 def say(document: dict[str, Any]) -> None:
@@ -43,16 +36,7 @@ def cpu_s() -> float:
 def main(path: str) -> None:
     with open(path, encoding="utf-8") as setup_file:
         setup = json.load(setup_file)
-    document = setup["plan"]
-    plan = LinksConfig(
-        **document
-        | {
-            "peers": tuple(Peer(**peer) for peer in document["peers"]),
-            "previous": boundary(document["previous"]),
-            "following": boundary(document["following"]),
-            "rings": (),
-        }
-    )
+    plan = from_document(LinksConfig, setup["plan"])
     identity = Identity(bytes(16), plan.rank, setup["address"], setup["port"])
     sockets = Rendezvous(identity, plan.peers, None, sys.exit, plan.window_bytes).rendezvous(RENDEZVOUS_TIMEOUT_NS)
     pool, events = BufferPool(), SimpleQueue[Event]()

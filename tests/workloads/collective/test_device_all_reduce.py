@@ -16,6 +16,7 @@ from wanbed.results.records.span_log import read_span_log
 from wanbed.workloads.collective.collective_config import CollectiveConfig
 from wanbed.workloads.collective.device_all_reduce import DeviceAllReduce, check_backend
 from wanbed.workloads.rank_config import RankConfig
+from wanbed.workloads.transport.links_config import RingsConfig
 
 PATIENCE_S = 300
 ITERATIONS = 3
@@ -28,7 +29,7 @@ def summed_by(backend: str, plans: list[RankConfig]) -> list[RankConfig]:
     return [
         replace(
             plan,
-            links=replace(plan.links, rings=()),
+            links=replace(plan.links, rings=RingsConfig()),
             compute=replace(
                 plan.compute,
                 collective=CollectiveConfig(

@@ -15,7 +15,13 @@ from wanbed.results.records.span_log import RankPlace, Span, read_span_log
 from wanbed.workloads.connected_config import RankProcessConfig
 from wanbed.workloads.trace_replay.replayed_trace import TraceNode, WorkKind
 from wanbed.workloads.trace_replay.trace_rank_config import TraceRankConfig
-from wanbed.workloads.transport.links_config import ExchangeConfig, LinksConfig, RendezvousConfig, RingConfig
+from wanbed.workloads.transport.links_config import (
+    ExchangeConfig,
+    LinksConfig,
+    RendezvousConfig,
+    RingConfig,
+    RingsConfig,
+)
 from wanbed.workloads.transport.peer import Peer
 
 GPU, CPU, SEND, RECEIVE, COLLECTIVE = (
@@ -89,10 +95,7 @@ def configs(folder: Path) -> list[TraceRankConfig]:
                     for peer in range(3)
                     if peer != rank
                 ),
-                previous=None,
-                following=None,
-                rings=(RingConfig((0, 1, 2)),),
-                microbatches=1,
+                rings=RingsConfig((RingConfig((0, 1, 2)),)),
                 iterations=4 * ITERATIONS,
                 exchanges=tuple(exchange(rank, peer) for peer in {0: (2,), 1: (), 2: (0,)}[rank]),
             ),

@@ -10,7 +10,13 @@ from typing import Self
 import pytest
 
 from wanbed.workloads.transport.event import Event
-from wanbed.workloads.transport.links_config import BoundaryConfig, LinksConfig, RingConfig
+from wanbed.workloads.transport.links_config import (
+    BoundariesConfig,
+    BoundaryConfig,
+    LinksConfig,
+    RingConfig,
+    RingsConfig,
+)
 from wanbed.workloads.transport.peer import Peer
 from wanbed.workloads.transport.receive_buffers import BufferPool
 from wanbed.workloads.transport.rendezvous import Identity, Rendezvous
@@ -45,22 +51,16 @@ def two_stages(port: int, connections: int, transfer_bytes: int, unread_bytes: i
             0,
             0,
             (upper,),
-            None,
-            BoundaryConfig(1, transfer_bytes),
-            (),
-            microbatches=8,
             iterations=2,
+            boundaries=BoundariesConfig(following=BoundaryConfig(1, transfer_bytes), microbatches=8),
         ),
         LinksConfig(
             1,
             0,
             1,
             (lower,),
-            BoundaryConfig(0, transfer_bytes),
-            None,
-            (),
-            microbatches=8,
             iterations=2,
+            boundaries=BoundariesConfig(BoundaryConfig(0, transfer_bytes), microbatches=8),
         ),
     ]
 
@@ -169,11 +169,9 @@ class Mesh:
                     pipeline,
                     stage,
                     neighbours,
-                    previous,
-                    following,
-                    rings,
-                    microbatches,
                     iterations,
+                    BoundariesConfig(previous, following, microbatches),
+                    rings=RingsConfig(rings),
                     window_bytes=window_bytes,
                 )
             )

@@ -97,10 +97,6 @@ def configs(folder: Path, schedule: str, shape: PipelineShape) -> list[RankConfi
                     peers=tuple(
                         Peer(peer, f"host-{peer}", LOOPBACK, ports[peer] if peer > rank else None, 2) for peer in peers
                     ),
-                    previous=None,
-                    following=None,
-                    rings=(),
-                    microbatches=shape.microbatches,
                     iterations=2,
                     exchanges=tuple(
                         ExchangeConfig(
@@ -159,5 +155,5 @@ def test_a_rank_refuses_virtual_stages_that_it_is_not_configured_for(tmp_path: P
     undivided = replace(plan.compute, computed=replace(plan.compute.computed, virtual=None))
     with pytest.raises(ValueError, match=r"compute\.computed\.virtual: None, where"):
         replace(plan, compute=undivided)
-    with pytest.raises(ValueError, match=r"links\.following: stage 0 of 2 has one"):
+    with pytest.raises(ValueError, match=r"links\.boundaries\.following: stage 0 of 2 has one"):
         replace(plan, schedule=ScheduleConfig(ZB_V, PipelineShape(2, 2)), compute=replace(undivided, chunks=()))

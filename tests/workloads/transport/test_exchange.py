@@ -12,7 +12,7 @@ from wanbed.workloads.transport.peer import Peer
 from wanbed.workloads.transport.receive_buffers import BufferPool
 
 PEER = Peer(1, "west-0", "127.0.0.1", 20_000, 1)
-LINKS = LinksConfig(0, 0, 0, (PEER,), None, None, (), microbatches=1, iterations=2)
+LINKS = LinksConfig(0, 0, 0, (PEER,), iterations=2)
 
 
 class _Link:
@@ -81,4 +81,4 @@ def test_a_message_that_the_configuration_lacks_cannot_be_sent(iteration: int, n
 
 def test_a_rank_has_boundaries_or_exchanges() -> None:
     with pytest.raises(ValueError, match="exchanges: rank 3 is none of the peers"):
-        LinksConfig(0, 0, 0, (PEER,), None, None, (), 1, 1, exchanges=(ExchangeConfig(3, (), ()),))
+        LinksConfig(0, 0, 0, (PEER,), iterations=1, exchanges=(ExchangeConfig(3, (), ()),))

@@ -1,15 +1,18 @@
 """The configuration of a rendezvous."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from wanbed.workloads.transport.links_config import (
+    BoundariesConfig,
     BoundaryConfig,
     ExchangeConfig,
     LinksConfig,
     RendezvousConfig,
     RingConfig,
+    RingsConfig,
     StarConfig,
 )
 from wanbed.workloads.transport.peer import Peer
@@ -25,12 +28,18 @@ VALID: dict[str, Any] = {
     "pipeline": 1,
     "stage": 0,
     "peers": (peer(0), peer(3)),
-    "previous": None,
-    "following": BoundaryConfig(3, 100, (0, 2), ((1, 0), (0, 0))),
-    "rings": (RingConfig((2, 0)),),
-    "microbatches": 1,
     "iterations": 1,
+    "boundaries": BoundariesConfig(following=BoundaryConfig(3, 100, (0, 2), ((1, 0), (0, 0)))),
+    "rings": RingsConfig((RingConfig((2, 0)),)),
 }
+
+
+def following(*mates: int) -> dict[str, Any]:
+    return {"boundaries": BoundariesConfig(following=BoundaryConfig(3, 100, mates))}
+
+
+def rings(*ranks: tuple[int, ...]) -> dict[str, Any]:
+    return {"rings": RingsConfig(tuple(map(RingConfig, ranks)))}
 
 
 def test_ring_neighbours_are_the_previous_and_the_next_rank() -> None:
@@ -52,35 +61,54 @@ def test_an_invalid_ring_names_the_field(ring: dict[str, Any], fault: str) -> No
         RingConfig(**ring)
 
 
+RING = RingConfig((0, 1))
+
+
 def test_all_reduces_are_those_of_gradients_or_synchronisations() -> None:
-    assert LinksConfig(**VALID | {"iterations": 5, "buckets": 2}).all_reduces == 10
-    assert LinksConfig(**VALID | {"iterations": 5, "synchronizations": 2}).all_reduces == 2
+    assert [RingsConfig((RING,), buckets=buckets).all_reduces(5) for buckets in (0, 1, 2)] == [5, 5, 10]
+    assert [RingsConfig((RING,), synchronizations=number).all_reduces(5) for number in (0, 2)] == [0, 2]
+
+
+@pytest.mark.parametrize(
+    ("changed", "fault"),
+    [
+        ({"buckets": -1}, "buckets: -1 is below 0"),
+        ({"replicas": (), "buckets": 2}, "buckets: 2, and there is no ring"),
+        ({"synchronizations": 3, "buckets": 2}, "synchronizations: they need a ring that sums no buckets"),
+        ({"synchronizations": 3, "replicas": ()}, "synchronizations: they need a ring"),
+    ],
+)
+def test_invalid_rings_name_the_field(changed: dict[str, Any], fault: str) -> None:
+    with pytest.raises(ValueError, match=f"^{fault}"):
+        RingsConfig(**{"replicas": (RING,)} | changed)
+
+
+def test_a_stage_has_one_microbatch_at_least() -> None:
+    assert BoundariesConfig(microbatches=1).microbatches == 1
+    with pytest.raises(ValueError, match=r"^microbatches: 0 is below 1$"):
+        BoundariesConfig(microbatches=0)
 
 
 @pytest.mark.parametrize(
     ("changed", "fault"),
     [
         ({"rank": -1}, "rank: -1 is below 0"),
-        ({"microbatches": 0}, "microbatches: 0 is below 1"),
         ({"peers": (peer(0), peer(3), peer(3))}, "peers: a rank is named twice"),
         ({"peers": (peer(0), peer(2))}, r"peers.1.rank: 2 is this rank itself"),
         ({"peers": (peer(0), peer(3, connections=0))}, r"peers.1.connections: 0 is below 1"),
         ({"peers": (peer(0), peer(3, port=None))}, r"peers.1.port: None is no port to call rank 3 at"),
-        ({"peers": (peer(0),)}, r"following.rank: rank 3 is none of the peers"),
-        ({"following": BoundaryConfig(3, 100, (0, 4))}, r"following.mates: rank 2 itself is not among them"),
-        ({"following": BoundaryConfig(3, 100, (2, 3))}, r"following.mates: rank 3 is of the other stage"),
-        ({"following": BoundaryConfig(3, 100, (2, 4))}, r"following.mates: rank 4 is none of the peers"),
-        ({"pipeline": 0}, r"following.mates: "),
-        ({"microbatches": 2}, r"following.outgoing_turns: not every microbatch of the pipelines 0 to 1 once"),
-        ({"rings": (RingConfig((0, 4)),)}, "rings.0.ranks: rank 2 itself is not among them"),
-        ({"rings": (RingConfig((0, 2, 4)),)}, "rings.0.ranks: rank 4 is none of the peers"),
+        ({"peers": (peer(0),)}, r"boundaries.following.rank: rank 3 is none of the peers"),
+        (following(0, 4), r"boundaries.following.mates: rank 2 itself is not among them"),
+        (following(2, 3), r"boundaries.following.mates: rank 3 is of the other stage"),
+        (following(2, 4), r"boundaries.following.mates: rank 4 is none of the peers"),
+        ({"pipeline": 0}, r"boundaries.following.mates: "),
         (
-            {"rings": (RingConfig((2, 0)), RingConfig((0, 2)))},
-            "rings.1.ranks: rank 0 is in another ring with rank 2",
+            {"boundaries": replace(VALID["boundaries"], microbatches=2)},
+            r"boundaries.following.outgoing_turns: not every microbatch of the pipelines 0 to 1 once",
         ),
-        ({"rings": (), "buckets": 2}, "buckets: 2, and there is no ring"),
-        ({"synchronizations": 3, "buckets": 2}, "synchronizations: they need a ring that sums no buckets"),
-        ({"synchronizations": 3, "rings": ()}, "synchronizations: they need a ring"),
+        (rings((0, 4)), "rings.replicas.0.ranks: rank 2 itself is not among them"),
+        (rings((0, 2, 4)), "rings.replicas.0.ranks: rank 4 is none of the peers"),
+        (rings((2, 0), (0, 2)), "rings.replicas.1.ranks: rank 0 is in another ring with rank 2"),
     ],
 )
 def test_an_invalid_links_config_names_the_field(changed: dict[str, Any], fault: str) -> None:
@@ -104,19 +132,13 @@ def test_an_invalid_boundary_config_names_the_field(changed: dict[str, Any], fau
         BoundaryConfig(**valid | changed)
 
 
-ALONE: dict[str, Any] = {"rank": 1, "pipeline": 0, "stage": 0, "previous": None, "following": None, "rings": ()} | {
-    "microbatches": 1,
-    "iterations": 1,
-}
+ALONE: dict[str, Any] = {"rank": 1, "pipeline": 0, "stage": 0, "iterations": 1}
 """Rank 1 without a boundary, a ring or a star."""
 
 
 @pytest.mark.parametrize(
     ("name", "least"),
-    [
-        *(("rank", 0), ("pipeline", 0), ("stage", 0), ("buckets", 0), ("first_iteration", 0)),
-        *(("microbatches", 1), ("iterations", 1), ("window_bytes", 1)),
-    ],
+    [("rank", 0), ("pipeline", 0), ("stage", 0), ("first_iteration", 0), ("iterations", 1), ("window_bytes", 1)],
 )
 def test_the_least_of_each_count_is_taken_and_one_less_is_not(name: str, least: int) -> None:
     assert getattr(LinksConfig(**ALONE | {"peers": (), name: least}), name) == least
@@ -141,20 +163,15 @@ def test_a_peer_of_a_higher_rank_has_a_port_to_be_called_at() -> None:
     LinksConfig(**ALONE | {"peers": (peer(0, port=None),)})
 
 
-def test_gradients_are_summed_once_an_iteration_or_in_so_many_buckets() -> None:
-    with_ring = ALONE | {"peers": (peer(0),), "rings": (RingConfig((0, 1)),), "iterations": 5}
-    assert [LinksConfig(**with_ring | {"buckets": buckets}).all_reduces for buckets in (0, 1, 3)] == [5, 5, 15]
-    assert LinksConfig(**with_ring | {"synchronizations": 0}).all_reduces == 0
-
-
 def test_a_rank_exchanges_messages_or_has_boundaries() -> None:
     exchanges = (ExchangeConfig(0, (1, 2), ()),)
     assert LinksConfig(**ALONE | {"peers": (peer(0),), "exchanges": exchanges}).exchanges == exchanges
     with pytest.raises(ValueError, match="exchanges: rank 0 is none of the peers"):
         LinksConfig(**ALONE | {"peers": (peer(2),), "exchanges": exchanges})
     for name in ("previous", "following"):
+        boundaries = BoundariesConfig(**{name: BoundaryConfig(0, 1)})
         with pytest.raises(ValueError, match="exchanges: a rank has stage boundaries or exchanges, not both"):
-            LinksConfig(**ALONE | {"peers": (peer(0),), "exchanges": exchanges, name: BoundaryConfig(0, 1)})
+            LinksConfig(**ALONE | {"peers": (peer(0),), "exchanges": exchanges, "boundaries": boundaries})
 
 
 @pytest.mark.parametrize(
@@ -191,16 +208,22 @@ def test_a_star_is_of_this_rank_and_its_peers() -> None:
 
 
 def test_only_a_replica_of_a_star_that_does_not_gather_comes_back() -> None:
-    star = StarConfig((0, 1), (10,), 1, quorum=1, state_bytes=5)
-    assert LinksConfig(**ALONE | {"peers": (peer(0),), "star": star, "joins": True}).joins
-    refused: list[dict[str, Any]] = [
-        {"peers": ()},
-        {"peers": (peer(0),), "star": StarConfig((0, 1), (10,), 1, quorum=1)},
-        {"rank": 0, "peers": (peer(1),), "star": star},
-    ]
-    for changed in refused:
-        with pytest.raises(ValueError, match="joins: only a replica of a star comes back"):
-            LinksConfig(**ALONE | {"joins": True} | changed)
+    star = StarConfig((0, 1), (10,), 1, quorum=1, state_bytes=5, joins=True)
+    assert LinksConfig(**ALONE | {"peers": (peer(0),), "star": star}).star == star
+    with pytest.raises(ValueError, match=r"^star\.joins: only a replica comes back, not the one that gathers$"):
+        LinksConfig(**ALONE | {"rank": 0, "peers": (peer(1),), "star": star})
+    with pytest.raises(ValueError, match=r"^joins: a replica comes back with what it begins with: give state_bytes$"):
+        StarConfig((0, 1), (10,), 1, quorum=1, joins=True)
+
+
+def test_a_replica_comes_back_to_the_one_that_gathers_and_calls_it() -> None:
+    star = StarConfig((0, 1, 2), (10,), 1, quorum=1, state_bytes=5)
+    links = LinksConfig(**ALONE | {"peers": (peer(0, port=None), peer(3)), "star": star})
+    back = links.joining({0: 20_000})
+    assert back.peers == (peer(0, port=20_000),)
+    assert back.star == replace(star, joins=True)
+    with pytest.raises(ValueError, match=r"^star: only a replica of a star comes back, and there is none$"):
+        LinksConfig(**ALONE | {"peers": (peer(0),)}).joining({0: 20_000})
 
 
 RENDEZVOUS: dict[str, object] = {"listen_address": "10.1.0.1", "listen_port": 29_501, "run_token": "00" * 16}

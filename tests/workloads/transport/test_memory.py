@@ -13,7 +13,7 @@ from wanbed.workloads.message import Message, MessageKind
 from wanbed.workloads.transport.boundary import relay_window
 from wanbed.workloads.transport.event import Event, Received
 from wanbed.workloads.transport.frame import CHUNK_BYTES
-from wanbed.workloads.transport.links_config import BoundaryConfig, LinksConfig
+from wanbed.workloads.transport.links_config import BoundariesConfig, BoundaryConfig, LinksConfig
 from wanbed.workloads.transport.peer import Peer
 from wanbed.workloads.transport.receive_buffers import BufferPool
 from wanbed.workloads.transport.striped_transport import StripedTransport
@@ -31,7 +31,7 @@ def receive(made: socket.socket) -> int:
     """By how much this process grew, at most, while it received one activation."""
     before = resident_bytes("VmRSS")
     peer = Peer(0, "east-0", "127.0.0.1", None, 1)
-    plan = LinksConfig(1, 0, 1, (peer,), BoundaryConfig(0, ACTIVATION_BYTES), None, (), microbatches=1, iterations=1)
+    plan = LinksConfig(1, 0, 1, (peer,), 1, BoundariesConfig(previous=BoundaryConfig(0, ACTIVATION_BYTES)))
     events: SimpleQueue[Event] = SimpleQueue()
     StripedTransport(plan, {0: [made]}, BufferPool(), events.put).start()
     event = events.get(timeout=60)
@@ -46,7 +46,7 @@ def test_an_activation_takes_one_copy_of_itself_where_it_arrives() -> None:
     # Never written to, the payload is zeros that take no memory; the receiver writes each page of its copy.
     payload = memoryview(mmap.mmap(-1, ACTIVATION_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
     peer = Peer(1, "west-0", "127.0.0.1", 1000, 1)
-    plan = LinksConfig(0, 0, 0, (peer,), None, BoundaryConfig(1, ACTIVATION_BYTES), (), microbatches=1, iterations=1)
+    plan = LinksConfig(0, 0, 0, (peer,), 1, BoundariesConfig(following=BoundaryConfig(1, ACTIVATION_BYTES)))
     sender = StripedTransport(plan, {1: [made]}, BufferPool(), lambda _: None)
     with multiprocessing.get_context("spawn").Pool(1) as processes:
         grown = processes.apply_async(receive, (theirs,))

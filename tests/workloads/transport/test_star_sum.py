@@ -2,6 +2,7 @@
 
 import socket
 from collections.abc import Callable
+from dataclasses import replace
 from queue import SimpleQueue
 from threading import Event as Flag
 from threading import Thread
@@ -56,7 +57,7 @@ class Replica:
         self.error: Exception | None = None
         self.closed = False
         peers = tuple(peer(each) for each in star.peers_of(rank))
-        config = LinksConfig(rank, rank, 0, peers, None, None, (), microbatches=1, iterations=1, star=star)
+        config = LinksConfig(rank, rank, 0, peers, iterations=1, star=star)
         self.transport = StripedTransport(config, sockets, self.pool, self._report, blank=blank)
         self.gathering: Gathering | None = None
         if rank == star.gatherer:
@@ -253,7 +254,7 @@ def test_a_replica_that_is_connected_again_gets_a_state_and_every_later_sum_once
             made.setblocking(False)
         # Its first connections are still there: it was started again before anybody knew.
         gatherer.transport.connect_again(2, [ours])
-        links = LinksConfig(2, 2, 0, (peer(0),), None, None, (), microbatches=1, iterations=5, star=config, joins=True)
+        links = LinksConfig(2, 2, 0, (peer(0),), iterations=5, star=replace(config, joins=True))
         events: SimpleQueue[Event] = SimpleQueue()
         back = StripedTransport(links, {0: [theirs]}, BufferPool(), events.put)
         back.start()
@@ -291,7 +292,7 @@ class _Link:
 )
 def test_a_chunk_of_no_part_is_refused(changes: dict[str, Any], fault: str) -> None:
     star = StarConfig((0, 1), (4,), 2)
-    config = LinksConfig(0, 0, 0, (peer(1),), None, None, (), microbatches=1, iterations=1, star=star)
+    config = LinksConfig(0, 0, 0, (peer(1),), iterations=1, star=star)
     events: list[Event] = []
     end = StarEnd(config, star, {1: peer(1)}, BufferPool(), events.append)
     whole = {"owner": 1, "iteration": 1, "number": 1, "total_bytes": 4, "offset": 0, "length": 4, **changes}

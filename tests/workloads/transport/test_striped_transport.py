@@ -117,7 +117,7 @@ def test_single_chunks_rotate_over_all_connections(join_by_hand: Callable) -> No
 
 
 def test_a_transport_without_peers_closes_at_once() -> None:
-    alone = LinksConfig(0, 0, 0, (), None, None, (), microbatches=1, iterations=1)
+    alone = LinksConfig(0, 0, 0, (), iterations=1)
     events = SimpleQueue()
     transport = StripedTransport(alone, {}, BufferPool(), events.put)
     transport.start()

@@ -81,8 +81,8 @@ def test_a_rank_gets_what_it_needs_to_synchronise(tmp_path: Path) -> None:
         assert read_rank_config(tmp_path / "rank.json") == config
         assert config.compute.synchronization == variant.synchronization
         assert config.compute.fragments_bytes == variant.fragments_bytes(config.place.stage)
-        assert config.links.all_reduces == 5
-        assert [ring.ranks for ring in config.links.rings] == [
+        assert config.links.rings.all_reduces(config.iterations) == 5
+        assert [ring.ranks for ring in config.links.rings.replicas] == [
             tuple(pipeline * 2 + config.place.stage for pipeline in range(3))
         ]
 

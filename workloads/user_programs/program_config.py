@@ -23,13 +23,15 @@ class MarkedOutput:
     """The lines of a program's standard output that end its iterations.
 
     ``pattern`` is a regular expression, and is found in each of them; the first ``iterations`` of them go to
-    ``span_log``, whose ``header`` says who the program is. Raises ValueError naming the field.
+    ``span_log``, whose ``header`` says who the program is, and whose 0 is CLOCK_MONOTONIC's ``epoch_ns``. Raises
+    ValueError naming the field.
     """
 
     pattern: str
     span_log: str
     header: RankPlace
     iterations: int = 1
+    epoch_ns: int = 0
 
     def __post_init__(self) -> None:
         if not os.path.isabs(self.span_log):
@@ -48,6 +50,36 @@ class MarkedOutput:
 
 
 @dataclass(frozen=True)
+class OutputConfig:
+    """The files of what a program prints.
+
+    - ``stdout``, ``stderr``: get ``limit_bytes`` at most each. A program that prints more is ended.
+    - ``fault``: gets the line which says how the program failed, beside standard error: a launcher between this process
+      and the runner may print much more there. None for no such file.
+
+    Raises ValueError naming the field.
+    """
+
+    stdout: str
+    stderr: str
+    limit_bytes: int
+    fault: str | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("stdout", "stderr", "fault"):
+            path = getattr(self, name)
+            if path is not None and not os.path.isabs(path):
+                raise ValueError(f"{name}: {path!r} is no absolute path")
+        if self.limit_bytes < 1:
+            raise ValueError(f"limit_bytes: {self.limit_bytes} is below 1")
+
+    def at_rank(self, rank: int) -> "OutputConfig":
+        """Return the files of that rank."""
+        fault = None if self.fault is None else _filled(self.fault, rank)
+        return OutputConfig(_filled(self.stdout, rank), _filled(self.stderr, rank), self.limit_bytes, fault)
+
+
+@dataclass(frozen=True)
 class ProgramConfig:
     """One process of a user's program in one trial, or a program beside them. All paths are absolute.
 
@@ -55,19 +87,13 @@ class ProgramConfig:
     - ``command``: its words. The first is searched on the PATH of the program's environment, from ``folder``.
     - ``environment``: variables in addition to those of the process that starts it.
     - ``read_only``: whether the program cannot write to ``folder`` and what lies below it.
-    - ``stdout``, ``stderr``: the files for what it prints, of ``output_limit_bytes`` at most each. A program that
-      prints more is ended.
     - ``marks``: the lines that end iterations, None where none do. Only a program that has a rank has some.
-    - ``epoch_ns``: the CLOCK_MONOTONIC time that is 0 in the span log.
     - ``hook``: the JSON document for the hook in the program's Python: it names its span log as ``log`` and may have a
       ``header``. None without the hook.
-    - ``fault``: the file that gets the line which says how the program failed, beside standard error: a launcher
-      between this process and the runner may print much more there. None for no such file.
     - ``grace_s``: how long after SIGTERM the program may still run.
     - ``parent_pid``: the process that starts this one. All ends when that ends. None for no such tie.
     - ``rank_from_environment``: take rank and GPU from RANK and LOCAL_RANK, as torchrun sets them, and put the rank in
-      the place of ``{rank}`` in ``label``, ``stdout``, ``stderr``, ``fault``, the marks' ``span_log`` and the hook's
-      ``log``.
+      the place of ``{rank}`` in ``label``, the files of ``output``, the marks' ``span_log`` and the hook's ``log``.
 
     Raises ValueError naming the field.
     """
@@ -75,31 +101,23 @@ class ProgramConfig:
     label: str
     command: tuple[str, ...]
     folder: str
-    stdout: str
-    stderr: str
-    output_limit_bytes: int
+    output: OutputConfig
     grace_s: float
     environment: dict[str, str] = field(default_factory=dict)
     read_only: bool = False
     marks: MarkedOutput | None = None
-    epoch_ns: int = 0
     hook: dict[str, Any] | None = None
-    fault: str | None = None
     parent_pid: int | None = None
     rank_from_environment: bool = False
 
     def __post_init__(self) -> None:
         if not self.command or not self.command[0]:
             raise ValueError("command: name a program")
-        for name in ("folder", "stdout", "stderr", "fault"):
-            path = getattr(self, name)
-            if path is not None and not os.path.isabs(path):
-                raise ValueError(f"{name}: {path!r} is no absolute path")
+        if not os.path.isabs(self.folder):
+            raise ValueError(f"folder: {self.folder!r} is no absolute path")
         for variable, value in self.environment.items():
             if not isinstance(value, str):
                 raise ValueError(f"environment.{variable}: {value!r} is no text")
-        if self.output_limit_bytes < 1:
-            raise ValueError(f"output_limit_bytes: {self.output_limit_bytes} is below 1")
         if self.grace_s < 0:
             raise ValueError(f"grace_s: {self.grace_s} is below 0")
         if self.hook is not None and not os.path.isabs(str(self.hook.get("log", ""))):
@@ -121,9 +139,7 @@ class ProgramConfig:
         return replace(
             self,
             label=_filled(self.label, rank),
-            stdout=_filled(self.stdout, rank),
-            stderr=_filled(self.stderr, rank),
-            fault=None if self.fault is None else _filled(self.fault, rank),
+            output=self.output.at_rank(rank),
             marks=None if self.marks is None else self.marks.at_rank(rank, gpu),
             hook=hook,
             rank_from_environment=False,

@@ -85,9 +85,9 @@ def _watch(config: ProgramConfig, keeper: int) -> NoReturn:
 
 def _program_failed(config: ProgramConfig, how: str, status: int) -> int:
     line = f"{config.label}{how}"
-    if config.fault is not None:
+    if (fault := config.output.fault) is not None:
         with suppress(OSError):
-            Path(config.fault).write_text(f"{line}\n", encoding="utf-8", errors="replace")
+            Path(fault).write_text(f"{line}\n", encoding="utf-8", errors="replace")
     return _failed(line, status)
 
 

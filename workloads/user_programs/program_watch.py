@@ -186,16 +186,17 @@ class WatchedProgram:
 
     def _start(self) -> None:
         config = self._config
-        marks = None
+        marks, epoch_ns = None, 0
         if (lines := config.marks) is not None:
-            began_ns = time.monotonic_ns() - config.epoch_ns
+            epoch_ns = lines.epoch_ns
+            began_ns = time.monotonic_ns() - epoch_ns
             marks = IterationMarks(Path(lines.span_log), lines.header, lines.pattern, lines.iterations, began_ns)
         for stream, path, marked in (
-            ("standard output", config.stdout, marks),
-            ("standard error", config.stderr, None),
+            ("standard output", config.output.stdout, marks),
+            ("standard error", config.output.stderr, None),
         ):
-            output = BoundedOutput(stream, Path(path), config.output_limit_bytes)
-            pipe = OutputPipe(output, marked, config.epoch_ns)
+            output = BoundedOutput(stream, Path(path), config.output.limit_bytes)
+            pipe = OutputPipe(output, marked, epoch_ns)
             self._pipes.append(pipe)
             self._handle(pipe.reading, partial(self._on_output, pipe))
         environment = program_environment(config, os.environ)

@@ -41,7 +41,7 @@ from wanbed.testbed.rack.driver.machine_files import Written
 from wanbed.testbed.rack.machine_handle import MachineLostError
 from wanbed.testbed.running_testbed import RunningTestbed
 from wanbed.workloads.collective.collective_config import gloo_environment, nccl_environment, ucx_environment
-from wanbed.workloads.user_programs.program_config import RANK, MarkedOutput, ProgramConfig
+from wanbed.workloads.user_programs.program_config import RANK, MarkedOutput, OutputConfig, ProgramConfig
 from wanbed.workloads.user_programs.program_output import telling_line_of
 
 
@@ -495,13 +495,15 @@ def _config(
         label=label,
         command=command,
         folder=setting.places.homes[host.name].place(str(Path.cwd())),
-        stdout=str(setting.folder / f"{name}.stdout"),
-        stderr=str(setting.folder / f"{name}.stderr"),
-        output_limit_bytes=spec.output_limit,
+        output=OutputConfig(
+            str(setting.folder / f"{name}.stdout"),
+            str(setting.folder / f"{name}.stderr"),
+            spec.output_limit,
+            str(setting.folder / f"{name}.fault"),
+        ),
         grace_s=_GRACE_S,
         environment={**setting.environment, **environment},
         read_only=spec.read_only,
-        fault=str(setting.folder / f"{name}.fault"),
         parent_pid=setting.parent_pid,
     )
 
@@ -539,8 +541,8 @@ def _marking(setting: _ProgramSetting, config: ProgramConfig, header: RankPlace,
     program = setting.places.program
     log = str(setting.span_log(rank))
     if program.spec.pattern is not None:
-        marks = MarkedOutput(program.spec.pattern, log, header, program.iterations)
-        return replace(config, marks=marks, epoch_ns=setting.epoch_ns)
+        marks = MarkedOutput(program.spec.pattern, log, header, program.iterations, setting.epoch_ns)
+        return replace(config, marks=marks)
     hook = {
         "log": log,
         "header": asdict(header),

@@ -14,7 +14,7 @@ from wanbed.module_process import module_command
 from wanbed.results.records.span_log import RankPlace, SpanLogContents, read_span_log
 from wanbed.testbed.claims.cleaning import end_processes
 from wanbed.testbed.claims.processes import marked_processes
-from wanbed.workloads.user_programs.program_config import MarkedOutput, ProgramConfig
+from wanbed.workloads.user_programs.program_config import MarkedOutput, OutputConfig, ProgramConfig
 
 PATIENCE_S = 60
 MODULE = "wanbed.workloads.user_programs.program_process"
@@ -42,14 +42,15 @@ class Programs:
         return read_span_log(self.folder / "spans.jsonl")
 
     def config(self, *command: str, **fields: Any) -> ProgramConfig:
-        fields = {"output_limit_bytes": 2**20, "grace_s": 30.0, "environment": {}, **fields}
+        files: dict[str, Any] = {"stdout": str(self.stdout), "stderr": str(self.stderr), "limit_bytes": 2**20}
+        files |= {name: fields.pop(name) for name in ("stdout", "stderr", "fault", "limit_bytes") if name in fields}
+        fields = {"folder": str(self.folder), "grace_s": 30.0, "environment": {}, **fields}
         fields["environment"] = {**fields["environment"], _VARIABLE: self.mark}
         if "pattern" in fields:
             marks = {"header": HEADER, "span_log": str(self.folder / "spans.jsonl")}
             marks |= {name: fields.pop(name) for name in ("pattern", "span_log", "iterations") if name in fields}
             fields["marks"] = MarkedOutput(**marks)
-        paths = {"folder": str(self.folder), "stdout": str(self.stdout), "stderr": str(self.stderr)}
-        return ProgramConfig("rank 1 on west-0", command, **{**paths, **fields})
+        return ProgramConfig("rank 1 on west-0", command, output=OutputConfig(**files), **fields)
 
     def start(self, config: ProgramConfig, within: Sequence[str] = (), **popen: Any) -> "subprocess.Popen[str]":
         """Start the program's process, by the command ``within``."""

@@ -103,7 +103,7 @@ def test_a_missing_folder_is_named(programs: Programs) -> None:
 def test_a_program_that_prints_gigabytes_is_ended_at_its_limit(programs: Programs, stream: str, name: str) -> None:
     # Never ended, it would print until the test's patience is over.
     script = f"import sys\nwhile True: sys.{stream}.write('step 1\\n' * 10000)"
-    process = programs.start(programs.config(sys.executable, "-c", script, output_limit_bytes=3 * 2**20))
+    process = programs.start(programs.config(sys.executable, "-c", script, limit_bytes=3 * 2**20))
     printed = process.communicate(timeout=PATIENCE_S)[1]
     assert (process.returncode, printed.rstrip("1pets \n")) == (124, f"{LABEL} printed more than 3MiB to {name}:")
     assert (programs.folder / stream).stat().st_size == 3 * 2**20
@@ -114,7 +114,7 @@ def test_hundreds_of_megabytes_without_a_line_take_no_memory(programs: Programs)
     # The address space of a process of Python and some MiB of output, not more.
     status, printed = programs.run(
         *("head", "-c", "400M", "/dev/zero"),
-        output_limit_bytes=2**31,
+        limit_bytes=2**31,
         stdout="/dev/null",
         pattern="step",
         within=("sh", "-c", 'ulimit -v 300000; exec "$@"', "sh"),

@@ -67,14 +67,25 @@ Only one DP-cell counts, because equal DP-cells are simulated once.
 
 
 @dataclass(frozen=True)
+class PlannedCosts:
+    """The stage costs of several pipelines, unless there is only one, on GPUs that may differ.
+
+    ``usual`` has them without regard to which replica a GPU is; ``least`` has times that are not above those of any
+    GPU. ``slower`` says which GPUs differ.
+    """
+
+    usual: StageCosts
+    least: StageCosts
+    slower: tuple[SlowerSpec, ...]
+
+
+@dataclass(frozen=True)
 class PlanningTask:
     """A variant whose placement is to be chosen. Equal tasks have equal plans.
 
     ``pipelines`` is their number, None if the planner is to choose it too. ``context`` is the number of tokens in a
-    sequence, None without a model. ``options`` are the schedule's options as JSON. ``work`` has the stage costs of
-    several pipelines, unless there is only one, without regard to which replica a GPU is; ``least_work`` has times that
-    are not above those of any GPU. ``slower`` says which GPUs differ. ``resolve`` converts a candidate to a variant
-    that can be simulated, ``place`` to one without the plan of its schedule, which takes less time.
+    sequence, None without a model. ``options`` are the schedule's options as JSON. ``written`` is the variant that a
+    candidate places.
     """
 
     topology: Topology
@@ -86,12 +97,9 @@ class PlanningTask:
     transport: TransportSpec
     schedule: type[Schedule]
     options: str
-    work: StageCosts
-    least_work: StageCosts
-    slower: tuple[SlowerSpec, ...]
+    costs: PlannedCosts
     iterations: PricedIterations
-    resolve: Callable[[Candidate], PipelineVariant] = field(compare=False)
-    place: Callable[[Candidate], PipelineVariant] = field(compare=False)
+    written: WrittenVariant = field(compare=False)
 
     @property
     def counted(self) -> Literal["tokens", "sequences"]:
@@ -102,6 +110,19 @@ class PlanningTask:
     def counted_per_sequence(self) -> int:
         """The tokens of a sequence, or 1 where sequences are counted."""
         return self.context or 1
+
+    def resolve(self, candidate: Candidate) -> PipelineVariant:
+        """Return the variant of a candidate as it is simulated."""
+        # What is drawn would make the price of a candidate a matter of luck.
+        return resolve_pipeline(self.written, _layout(candidate)).without_variation()
+
+    def place(self, candidate: Candidate) -> PipelineVariant:
+        """Return the variant of a candidate without the plan of its schedule, which takes less time."""
+        return resolve_pipeline(self.written, _layout(candidate), plans=False)
+
+
+def _layout(candidate: Candidate) -> Layout:
+    return Layout(candidate.stages, candidate.pipelines, candidate.pipelines_per_cell, candidate.placement)
 
 
 @dataclass(frozen=True)
@@ -253,7 +274,9 @@ def search_space(task: PlanningTask) -> SearchSpace:
     if not pipelines or pipelines[-1] > most:
         # place_stages raises the error that an experiment with such a placement gets.
         place_stages(task.topology, task.stages, task.pipelines or step)
-    return SearchSpace(gpus, task.stages, tuple(pipelines), _cell_size(task), alike_before(task.topology, task.slower))
+    return SearchSpace(
+        gpus, task.stages, tuple(pipelines), _cell_size(task), alike_before(task.topology, task.costs.slower)
+    )
 
 
 def _cell_size(task: PlanningTask) -> Callable[[int, Runs], int | None]:
@@ -265,7 +288,7 @@ def _cell_size(task: PlanningTask) -> Callable[[int, Runs], int | None]:
         # All pipelines have the same datacenters, and only transfers between datacenters count: one pipeline is enough.
         homes = [name for name, stages in runs for _ in range(stages)]
         placement = place_stages(few_hosts, task.stages, 1, homes)
-        return transfer_in_forwards(few_hosts, placement, transport, task.work)
+        return transfer_in_forwards(few_hosts, placement, transport, task.costs.usual)
 
     def size(pipelines: int, runs: Runs) -> int | None:
         if transport.sharing == "none":
@@ -293,7 +316,7 @@ def ceiling(task: PlanningTask) -> Callable[[int, Runs, int | None], float]:
     """Return the ceiling of a task's candidates in tokens per second, from the lower bound on their iteration time."""
     bound = IterationBound(
         task.topology,
-        task.least_work,
+        task.costs.least,
         task.transport,
         task.microbatches,
         task.memory_bound,
@@ -363,18 +386,10 @@ def planning_task(written: WrittenVariant, *, pipelines: int | None) -> Planning
         variant.transport,
         schedule,
         json.dumps(variant.options, sort_keys=True),
-        usual_costs(written, work),
-        least_costs(written, work),
-        spec.compute.slower,
+        PlannedCosts(usual_costs(written, work), least_costs(written, work), spec.compute.slower),
         PricedIterations.of(spec.training.iterations, spec.training.warmup),
-        # What is drawn would make the price of a candidate a matter of luck.
-        lambda candidate: resolve_pipeline(written, _layout(candidate)).without_variation(),
-        lambda candidate: resolve_pipeline(written, _layout(candidate), plans=False),
+        written,
     )
-
-
-def _layout(candidate: Candidate) -> Layout:
-    return Layout(candidate.stages, candidate.pipelines, candidate.pipelines_per_cell, candidate.placement)
 
 
 def planned_points(points: Iterable[SweepPointSpec]) -> Iterator[SweepPointSpec]:

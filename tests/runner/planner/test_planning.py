@@ -138,7 +138,7 @@ def test_a_cell_is_as_large_as_that_of_a_variant_placed_alike(gpus_per_host: int
     assert len({candidate.pipelines_per_cell for candidate in candidates}) > 1
     for candidate in candidates:
         placement = place_stages(task.topology, task.stages, candidate.pipelines, candidate.placement)
-        shared = pipelines_to_share(task.topology, placement, task.transport, task.work)
+        shared = pipelines_to_share(task.topology, placement, task.transport, task.costs.usual)
         assert candidate.pipelines_per_cell == shared
 
 

@@ -18,7 +18,14 @@ from wanbed.results.reading.not_modelled import (
 from wanbed.results.reading.run import Run
 from wanbed.results.reading.stored_trial import point_text, swept_values
 from wanbed.results.reading.summary import calibrated_points
-from wanbed.results.reading.validity import MODELLED_TCP, MachineLoad, WaysAround, divided_trunks_text, tcp_is_modelled
+from wanbed.results.reading.validity import (
+    MODELLED_TCP,
+    SATURATION_REMEDY,
+    MachineLoad,
+    WaysAround,
+    divided_trunks_text,
+    tcp_is_modelled,
+)
 from wanbed.results.records.trial_id import planned_trials
 from wanbed.results.text import count_text, list_text, size_text
 
@@ -194,7 +201,7 @@ def warnings(run: Run) -> list[str]:
         variant, worst = max(saturated, key=lambda each: each[1].worst)
         found.append(
             f"In {_of_trials(len(saturated), len(run.trials))} the machine was overloaded, worst with "
-            f"{variant}: {worst.sentence}. Run with more cores, or for replayed compute with a larger dilation."
+            f"{variant}: {worst.sentence}: {SATURATION_REMEDY}."
         )
     profiles = {str(profile) for trial in run.trials if (profile := trial.facts.get("torch_times_of_profile"))}
     if profiles:

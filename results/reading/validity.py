@@ -18,6 +18,8 @@ WORRYING_NETWORK_SHARE = 0.6
 Traffic comes in bursts: at such a mean, the core has no capacity left during a burst.
 """
 
+SATURATION_REMEDY = "run with a larger dilation, or with more cores where something computes in real time"
+
 
 @dataclass(frozen=True)
 class MachineLoad:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol, TextIO
 
 from wanbed.results.reading.stored_trial import FAILED
-from wanbed.results.reading.validity import MachineLoad, WaysAround
+from wanbed.results.reading.validity import SATURATION_REMEDY, MachineLoad, WaysAround
 from wanbed.results.records.run_store import RunStore, TrialRecord
 from wanbed.results.records.trial_id import TrialId
 from wanbed.results.text import count_text
@@ -182,11 +182,7 @@ def _remarks(trial: TrialSpec, record: TrialRecord) -> Iterator[str]:
     if around := WaysAround.of(record.facts).sentence:
         yield f"{around}: do not compare its figures; see docs/rack.md for the ways, and shut them"
     if saturated := MachineLoad.of(record.facts).sentence:
-        backend = trial.point.spec.compute.backend
-        remedy = f"{backend.title} wants more cores" if backend.real_time else "give a larger dilation"
-        if isinstance(trial.variant, ProgramVariant):
-            remedy = "run it where nothing else runs, or where there are more cores"
-        yield f"{saturated}: {remedy}"
+        yield f"{saturated}: {SATURATION_REMEDY}"
 
 
 def _folder_of(store: RunStore, trial: TrialId, what: str) -> Path:

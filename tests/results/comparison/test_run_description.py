@@ -9,7 +9,7 @@ from tests.support.results.runs import EXPERIMENT, flat, made
 from wanbed import results
 from wanbed.results.comparison.run_description import facts, warnings, what_was_run
 from wanbed.results.reading.run import Run
-from wanbed.results.reading.validity import MODELLED_TCP
+from wanbed.results.reading.validity import MODELLED_TCP, SATURATION_REMEDY
 from wanbed.results.records.run_store import RunStore
 
 BuildRun = Callable[..., Path]
@@ -93,6 +93,7 @@ def test_a_saturated_machine_is_reported_with_the_worst_variant(build_run: Build
     (text,) = [warning for warning in warnings(replace(run, trials=trials)) if "overloaded" in warning]
     assert text.startswith(f"In 1 of {len(trials)} trials the machine was overloaded, worst with {trials[1].variant}: ")
     assert "saturated for 40%" in text
+    assert text.endswith(f"limited the speed: {SATURATION_REMEDY}.")
 
 
 def test_a_busy_network_core_is_reported_even_if_other_cores_are_idle(build_run: BuildRun) -> None:

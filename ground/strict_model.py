@@ -1,10 +1,11 @@
 """Validate what users write: models are frozen and refuse unknown fields; a mistake is one line with its remedy."""
 
 import re
-from collections.abc import Sequence
-from typing import Any, TypeVar, get_args
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar, cast, get_args
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, PlainSerializer, ValidationError
+from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from wanbed.ground.errors import InputError, did_you_mean, nearest_name, shortened, shown
@@ -37,15 +38,27 @@ def _models_in(annotation: Any) -> list[type[BaseModel]]:
     return [model for argument in get_args(annotation) for model in _models_in(argument)]
 
 
-def _known_names(model: type[BaseModel], path: tuple[int | str, ...]) -> list[str]:
-    """Return the field names at ``path`` below ``model``, of every model that a union allows there."""
+def _known_fields(model: type[BaseModel], path: tuple[int | str, ...]) -> dict[str, FieldInfo]:
+    """Return the fields by name at ``path`` below ``model``, of every model that a union allows there."""
     reached = [model]
     for step in path:
         if isinstance(step, str):
             annotations = [found.model_fields[step].annotation for found in reached if step in found.model_fields]
             if annotations:
                 reached = [inner for annotation in annotations for inner in _models_in(annotation)]
-    return sorted({field.alias or name for found in reached for name, field in found.model_fields.items()})
+    return {field.alias or name: field for found in reached for name, field in found.model_fields.items()}
+
+
+def _known_names(model: type[BaseModel], path: tuple[int | str, ...]) -> list[str]:
+    return sorted(_known_fields(model, path))
+
+
+def _bound_text(field: FieldInfo | None, bound: object) -> str:
+    """Return a bound as it is written in a document: with its unit, where the field has one."""
+    for each in [] if field is None else field.metadata:
+        if isinstance(each, PlainSerializer) and each.return_type is str:
+            return cast("Callable[[object], str]", each.func)(bound)
+    return f"{bound:g}" if isinstance(bound, float) else str(bound)
 
 
 def _worth_reporting(model: type[BaseModel], faults: Sequence[ErrorDetails]) -> list[ErrorDetails]:
@@ -79,36 +92,35 @@ _WHAT_IT_IS_NOT = {
     "string_type": "a text",
 }
 _BOUND_OF_A_NUMBER = {
-    "greater_than": "{given} is not above {gt}",
-    "greater_than_equal": "{given} is below {ge}",
-    "less_than": "{given} is not below {lt}",
-    "less_than_equal": "{given} is above {le}",
+    "greater_than": "{given} is not above {gt}: give more",
+    "greater_than_equal": "{given} is below {ge}: give {ge} at least",
+    "less_than": "{given} is not below {lt}: give less",
+    "less_than_equal": "{given} is above {le}: give {le} at most",
 }
 _BOUND_OF_A_LIST = {"too_long": ("at most", "give fewer"), "too_short": ("at least", "give more")}
 
 
-def _one_line(model: type[BaseModel], error: ErrorDetails) -> str:
+def _fault_text(model: type[BaseModel], error: ErrorDetails) -> str:
     path = error["loc"]
-    where = ".".join(shortened(str(step)) for step in path) or "the document"
     if error["type"] == "extra_forbidden":
         names = _known_names(model, path[:-1])
         known = f"known here: {', '.join(names)}"
-        return f"{where}: unknown field, {did_you_mean(str(path[-1]), names, known)}"
+        return f"unknown field, {did_you_mean(str(path[-1]), names, known)}"
     if error["type"] == "missing":
-        return f"{where}: this field is required"
+        return "this field is required"
     if error["type"] == "model_type":
-        return f"{where}: this is a section: give its fields, like {{name: value}}"
+        return "this is a section: give its fields, like {name: value}"
     if error["type"] == "string_type" and isinstance(error["input"], (bool, int, float)):
-        return f"{where}: {shown(error['input'])} is no text: put it in quotes"
+        return f"{shown(error['input'])} is no text: put it in quotes"
     if error["type"] in _BOUND_OF_A_LIST:
         bound, remedy = _BOUND_OF_A_LIST[error["type"]]
         limits = error.get("ctx", {})
         given, limit = len(error["input"]), limits.get("max_length", limits.get("min_length"))
-        return f"{where}: a list of {given} {'entry' if given == 1 else 'entries'}, {bound} {limit}: {remedy}"
-    return f"{where}: {_fault_of_value(error)}"
+        return f"a list of {given} {'entry' if given == 1 else 'entries'}, {bound} {limit}: {remedy}"
+    return _fault_of_value(model, error)
 
 
-def _fault_of_value(error: ErrorDetails) -> str:
+def _fault_of_value(model: type[BaseModel], error: ErrorDetails) -> str:
     given, limits = shown(error["input"]), error.get("ctx", {})
     if error["type"] == "literal_error":
         expected = limits["expected"]
@@ -117,8 +129,10 @@ def _fault_of_value(error: ErrorDetails) -> str:
     if error["type"] in _WHAT_IT_IS_NOT:
         return f"{given} is not {_WHAT_IT_IS_NOT[error['type']]}"
     if error["type"] in _BOUND_OF_A_NUMBER:
-        shortest = {name: f"{bound:g}" if isinstance(bound, float) else bound for name, bound in limits.items()}
-        return _BOUND_OF_A_NUMBER[error["type"]].format(given=given, **shortest)
+        *above, name = error["loc"]
+        field = _known_fields(model, tuple(above)).get(str(name))
+        bounds = {name: _bound_text(field, bound) for name, bound in limits.items()}
+        return _BOUND_OF_A_NUMBER[error["type"]].format(given=given, **bounds)
     message = error["msg"].removeprefix("Value error, ").replace("\n", " ")
     return message[:1].lower() + message[1:]
 
@@ -129,11 +143,23 @@ def parse_model(model: type[Model], document: object, source: str) -> Model:
     Raise InputError with one line, ``source: field: remedy``, for each of the first ``MOST_MISTAKES`` mistakes. Unknown
     fields come before others.
     """
+    return _parsed(model, document, source, lambda where: f"{source}: {where or 'the document'}")
+
+
+def parse_section(model: type[Model], section: object, path: str) -> Model:
+    """Validate the section at ``path`` of a document, as ``parse_model`` does; a mistake is ``path.field: remedy``."""
+    return _parsed(model, section, path, lambda where: f"{path}.{where}" if where else path)
+
+
+def _parsed(model: type[Model], document: object, source: str, place: Callable[[str], str]) -> Model:
     try:
         return model.model_validate(document)
     except ValidationError as refusal:
         faults = _worth_reporting(model, refusal.errors(include_url=False))
-        mistakes = [f"{source}: {_one_line(model, fault)}" for fault in faults[:MOST_MISTAKES]]
+        mistakes = [
+            f"{place('.'.join(shortened(str(step)) for step in fault['loc']))}: {_fault_text(model, fault)}"
+            for fault in faults[:MOST_MISTAKES]
+        ]
         if len(faults) > MOST_MISTAKES:
             mistakes.append(f"{source}: and {len(faults) - MOST_MISTAKES} more, mend these first")
         raise InputError(*mistakes) from None

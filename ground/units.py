@@ -39,6 +39,8 @@ _SIZE_BYTES = {
     "GiB": 2**30,
 }
 
+_PER_SECOND = "/s"
+
 UNLIMITED = "unlimited"
 
 _DURATION = ("a duration", "40ms, 50us or 2s")
@@ -114,6 +116,16 @@ def parse_size_bytes(text: object) -> int:
     return _at_most(MAX_SIZE_BYTES, value, text, f"{format_size(MAX_SIZE_BYTES)}, the largest size")
 
 
+def parse_bytes_per_s(text: object) -> int:
+    """Parse ``"12GB/s"`` to 12_000_000_000 bytes per second. Raise ValueError with the remedy."""
+    if not isinstance(text, str) or not text.rstrip().endswith(_PER_SECOND):
+        raise ValueError(f"{shown(text)} is not bytes per second: write it like 12GB/s")
+    bytes_per_s = parse_size_bytes(text.rstrip().removesuffix(_PER_SECOND))
+    if bytes_per_s < 1:
+        raise ValueError(f"{shown(text)} is below 1B/s: give more")
+    return bytes_per_s
+
+
 def parse_fraction(text: object) -> float:
     """Parse ``"0.1%"`` to 0.001. Raise ValueError with the remedy, also above 100 %."""
     value = _parse(text, {"%": 1}, *_FRACTION)
@@ -150,6 +162,11 @@ def format_size(size_bytes: int) -> str:
     return _shortest(size_bytes, {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30})
 
 
+def format_bytes_per_s(bytes_per_s: int) -> str:
+    """Return the shortest exact text of bytes per second; ``parse_bytes_per_s`` parses it to the same value."""
+    return f"{format_size(bytes_per_s)}{_PER_SECOND}"
+
+
 def format_fraction(fraction: float) -> str:
     """Format ``0.001`` as ``"0.1%"``."""
     return f"{(Decimal(str(fraction)) * 100).normalize():f}%"
@@ -173,9 +190,11 @@ def _annotated(parse: Any, write: Any, schema: dict[str, Any]) -> Any:
 DURATION_SCHEMA = _schema(_DURATION_NS, *_DURATION)
 _RATE_SCHEMA = {"anyOf": [{"const": UNLIMITED}, _schema(_RATE_BPS, *_RATE)]}
 SIZE_SCHEMA = _schema(_SIZE_BYTES, *_SIZE)
+_BYTES_PER_SECOND_SCHEMA = {"title": "bytes per second", "type": "string", "examples": ["12GB/s"]}
 _FRACTION_SCHEMA = _schema(["%"], *_FRACTION)
 
 DurationNs = Annotated[int, *_annotated(parse_duration_ns, format_duration, DURATION_SCHEMA)]
 RateBps = Annotated[int | None, *_annotated(parse_rate_bps, format_rate, _RATE_SCHEMA)]
 SizeBytes = Annotated[int, *_annotated(parse_size_bytes, format_size, SIZE_SCHEMA)]
+BytesPerSecond = Annotated[int, *_annotated(parse_bytes_per_s, format_bytes_per_s, _BYTES_PER_SECOND_SCHEMA)]
 Fraction = Annotated[float, *_annotated(parse_fraction, format_fraction, _FRACTION_SCHEMA)]

@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from wanbed.ground.errors import InputError
+from wanbed.ground.units import parse_bytes_per_s
 from wanbed.results.text import count_text
 from wanbed.runner.experiment.compute_spec import ComputeSpec
 from wanbed.runner.experiment.training_spec import VariantTrainingSpec
@@ -21,7 +22,6 @@ from wanbed.runner.resolve.pipeline_variant import PipelineVariant, PlannedPlace
 from wanbed.runner.resolve.written_variant import WrittenVariant
 from wanbed.runner.simulator.variant_simulation import simulate_variant
 from wanbed.runner.tcp.effects import effects_of
-from wanbed.runner.trainings.local_updates.spec import parse_swap_rate
 from wanbed.testbed.network.topology import as_begun
 from wanbed.workloads.synchronization.synchronization import ATOM, DILOCO
 
@@ -296,7 +296,7 @@ class FamiliesAsked:
         if self.swap is None:
             raise InputError("--families atom: say how fast layers are loaded into a GPU, like --swap 12GB/s")
         try:
-            parse_swap_rate(self.swap)
+            parse_bytes_per_s(self.swap)
         except ValueError as refusal:
             raise InputError(f"--swap: {refusal}") from None
 

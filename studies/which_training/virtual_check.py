@@ -17,7 +17,7 @@ import yaml
 from studies.which_training.grid import Grid
 from studies.which_training.setting import MODEL, Method, TriedSetting, Wan, candidates, topology
 from wanbed.ground.files import write_whole
-from wanbed.ground.units import parse_rate_bps, parse_size_bytes
+from wanbed.ground.units import parse_bytes_per_s, parse_rate_bps, parse_size_bytes
 from wanbed.module_process import module_command
 from wanbed.results import load
 from wanbed.results.metrics import iteration_windows
@@ -28,7 +28,6 @@ from wanbed.runner.cli.exit_status import fail
 from wanbed.runner.planner.experiment_file import load_experiment
 from wanbed.runner.runs.faults import NO_DATA
 from wanbed.runner.runs.run_folder import latest_run
-from wanbed.runner.trainings.local_updates.spec import parse_swap_rate
 from wanbed.workloads.profiles.catalogue import load_profile
 
 EIGHTH = 8
@@ -118,7 +117,7 @@ def shrunk_variant(variant: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _shrunk_swap(written: str) -> str:
-    return f"{parse_swap_rate(written) // SHRINK}B/s"
+    return f"{parse_bytes_per_s(written) // SHRINK}B/s"
 
 
 def _shrunk_topology(wan: Wan) -> dict[str, Any]:

@@ -5,8 +5,8 @@ from pydantic import Field, ValidationError
 
 from tests.support.refused import refused
 from wanbed.ground.errors import InputError
-from wanbed.ground.strict_model import MOST_MISTAKES, StrictModel, parse_model
-from wanbed.ground.units import DurationNs
+from wanbed.ground.strict_model import MOST_MISTAKES, StrictModel, parse_model, parse_section
+from wanbed.ground.units import DurationNs, SizeBytes
 from wanbed.testbed.network.topology_spec import TopologySpec
 
 
@@ -86,11 +86,11 @@ class Door(StrictModel):
     [
         ("width_cm", "wide", "'wide' is not a whole number"),
         ("width_cm", 2.5, "2.5 is not a whole number"),
-        ("width_cm", 0, "0 is not above 0"),
-        ("width_cm", 201, "201 is above 200"),
+        ("width_cm", 0, "0 is not above 0: give more"),
+        ("width_cm", 201, "201 is above 200: give 200 at most"),
         ("height_m", "tall", "'tall' is not a number"),
-        ("height_m", 0.5, "0.5 is below 1"),
-        ("height_m", 9, "9 is not below 9"),
+        ("height_m", 0.5, "0.5 is below 1: give 1 at least"),
+        ("height_m", 9, "9 is not below 9: give less"),
         ("open", "ajar", "'ajar' is not true or false"),
         ("side", "top", "'top' is not known: give 'left' or 'right'"),
         ("side", "rihgt", "'rihgt' is not known: did you mean 'right'?"),
@@ -106,6 +106,26 @@ def test_a_wrong_value_is_shown_with_what_it_is_not(field: str, value: object, l
 def test_a_wrong_unit_is_refused_with_the_remedy() -> None:
     text = refusal({"light": {"colour": "red", "warmup": 40}})
     assert text == "room.yaml: light.warmup: 40 has no unit: write a duration like 40ms, 50us or 2s"
+
+
+class Tank(StrictModel):
+    volume: Annotated[SizeBytes, Field(ge=4096)]
+
+
+def test_a_bound_is_shown_with_its_unit() -> None:
+    text = refused(lambda: parse_model(Tank, {"volume": "1KiB"}, "tank.yaml"))
+    assert text == "tank.yaml: volume: '1KiB' is below 4KiB: give 4KiB at least"
+
+
+def test_a_mistake_in_a_section_begins_with_the_path_of_its_field() -> None:
+    room = {"light": {"colour": 3}}
+    assert refused(lambda: parse_section(Room, room, "house.rooms.0")) == (
+        "house.rooms.0.light.colour: 3 is no text: put it in quotes"
+    )
+    assert refused(lambda: parse_section(Room, 3, "house.rooms.0")) == (
+        "house.rooms.0: this is a section: give its fields, like {name: value}"
+    )
+    assert "house.rooms.0: and 2 more" in refused(lambda: parse_section(Room, {"lamps": [{}] * 7}, "house.rooms.0"))
 
 
 def mistakes(document: object) -> tuple[str, ...]:

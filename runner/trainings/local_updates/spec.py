@@ -1,12 +1,11 @@
 """Define the ``options`` of variants with ``schedule: diloco`` and ``schedule: atom``."""
 
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import Field, JsonValue, PlainSerializer, PlainValidator, WithJsonSchema
+from pydantic import Field, JsonValue
 
-from wanbed.ground.errors import InputError, shown
-from wanbed.ground.strict_model import StrictModel, parse_model
-from wanbed.ground.units import SizeBytes, format_size, parse_size_bytes
+from wanbed.ground.strict_model import StrictModel, parse_section
+from wanbed.ground.units import BytesPerSecond, SizeBytes
 from wanbed.results.records.span_log import MAX_ITERATIONS
 from wanbed.runner.experiment.quantities import MAX_PIPELINES, PrintableName
 
@@ -86,31 +85,7 @@ class DilocoOptions(SynchronizationOptions):
 
 def parse_diloco_options(options: dict[str, Any], field: str) -> DilocoOptions:
     """Return the options at ``field`` of the experiment file. Raise InputError, one line for each mistake."""
-    try:
-        return parse_model(DilocoOptions, options, field)
-    except InputError as refusal:
-        raise InputError(*(mistake.replace(f"{field}: ", f"{field}.", 1) for mistake in refusal.mistakes)) from None
-
-
-_PER_SECOND = "/s"
-
-
-def parse_swap_rate(written: object) -> int:
-    """Parse ``"12GB/s"`` to bytes per second. Raise ValueError with the remedy."""
-    if not isinstance(written, str) or not written.rstrip().endswith(_PER_SECOND):
-        raise ValueError(f"{shown(written)} is not bytes per second: write it like 12GB/s")
-    rate = parse_size_bytes(written.rstrip().removesuffix(_PER_SECOND))
-    if rate < 1:
-        raise ValueError(f"{shown(written)} is below 1B/s")
-    return rate
-
-
-BytesPerSecond = Annotated[
-    int,
-    PlainValidator(parse_swap_rate),
-    PlainSerializer(lambda rate: f"{format_size(rate)}{_PER_SECOND}", return_type=str),
-    WithJsonSchema({"title": "bytes per second", "type": "string", "examples": ["12GB/s"]}),
-]
+    return parse_section(DilocoOptions, options, field)
 
 
 class AtomOptions(SynchronizationOptions):
@@ -132,7 +107,4 @@ class AtomOptions(SynchronizationOptions):
 
 def parse_atom_options(options: dict[str, Any], field: str) -> AtomOptions:
     """Return the options at ``field`` of the experiment file. Raise InputError, one line for each mistake."""
-    try:
-        return parse_model(AtomOptions, options, field)
-    except InputError as refusal:
-        raise InputError(*(mistake.replace(f"{field}: ", f"{field}.", 1) for mistake in refusal.mistakes)) from None
+    return parse_section(AtomOptions, options, field)

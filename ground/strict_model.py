@@ -53,12 +53,12 @@ def _known_names(model: type[BaseModel], path: tuple[int | str, ...]) -> list[st
     return sorted(_known_fields(model, path))
 
 
-def _bound_text(field: FieldInfo | None, bound: object) -> str:
-    """Return a bound as it is written in a document: with its unit, where the field has one."""
-    for each in [] if field is None else field.metadata:
+def _number_text(field: FieldInfo | None, number: object) -> str:
+    """Return a number as it is written in a document: with its unit, where the field has one."""
+    for each in [] if field is None or isinstance(number, str) else field.metadata:
         if isinstance(each, PlainSerializer) and each.return_type is str:
-            return cast("Callable[[object], str]", each.func)(bound)
-    return f"{bound:g}" if isinstance(bound, float) else str(bound)
+            return cast("Callable[[object], str]", each.func)(number)
+    return f"{number:g}" if isinstance(number, float) else shown(number)
 
 
 def _worth_reporting(model: type[BaseModel], faults: Sequence[ErrorDetails]) -> list[ErrorDetails]:
@@ -131,8 +131,9 @@ def _fault_of_value(model: type[BaseModel], error: ErrorDetails) -> str:
     if error["type"] in _BOUND_OF_A_NUMBER:
         *above, name = error["loc"]
         field = _known_fields(model, tuple(above)).get(str(name))
-        bounds = {name: _bound_text(field, bound) for name, bound in limits.items()}
-        return _BOUND_OF_A_NUMBER[error["type"]].format(given=given, **bounds)
+        numbers = {"given": error["input"], **limits}
+        texts = {name: _number_text(field, number) for name, number in numbers.items()}
+        return _BOUND_OF_A_NUMBER[error["type"]].format(**texts)
     message = error["msg"].removeprefix("Value error, ").replace("\n", " ")
     return message[:1].lower() + message[1:]
 

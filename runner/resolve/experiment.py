@@ -20,6 +20,7 @@ from wanbed.runner.experiment.experiment_spec import ExperimentSpec
 from wanbed.runner.experiment.sweep import MAX_TRIALS, SweepPointSpec, sweep_point_specs
 from wanbed.runner.resolve.connections import NetworkDemand, network_demand
 from wanbed.runner.resolve.engine_limits import check_engine, check_packets_arrive
+from wanbed.runner.resolve.fields_in_use import check_sections_in_use
 from wanbed.runner.resolve.packet_draws import draws_packets
 from wanbed.runner.resolve.pipeline_resolution import Choose
 from wanbed.runner.resolve.pipeline_variant import PipelineVariant
@@ -281,6 +282,7 @@ def _resolve_point(point: SweepPointSpec, directory: Path, choose: Choose, *, tr
     faults = resolve_faults(point, variants, directory, choose)
     if trains and (background := resolve_background(point, variants)):
         variants = tuple(replace(variant, background=background) for variant in variants)
+    check_sections_in_use(spec)
     return SweepPoint(
         point.index,
         point.values,

@@ -11,6 +11,7 @@ from wanbed.runner.companions.prefill.resolution import with_service
 from wanbed.runner.experiment.experiment_spec import ExperimentSpec
 from wanbed.runner.experiment.job_spec import JobSpec
 from wanbed.runner.experiment.quantities import MAX_NAME_LENGTH
+from wanbed.runner.resolve.fields_in_use import check_variant_in_use
 from wanbed.runner.resolve.pipeline_resolution import Choose, resolve_pipeline, waits_for_all
 from wanbed.runner.resolve.pipeline_variant import AmongJobs, PipelineVariant
 from wanbed.runner.resolve.replica_times import check_matches
@@ -53,6 +54,7 @@ def resolve_variant(written: WrittenVariant, choose: Choose) -> ResolvedVariant:
     if training is None:
         return resolve_pipeline(written, choose)
     resolved: ResolvedVariant = training.resolve(written)
+    check_variant_in_use(written)
     return resolved
 
 

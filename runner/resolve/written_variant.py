@@ -11,7 +11,7 @@ from wanbed.runner.experiment.job_spec import JobSpec
 from wanbed.runner.experiment.training_spec import MAX_STAGES
 from wanbed.runner.experiment.variant_spec import VariantSpec, other_schedules
 from wanbed.runner.resolve.measured_times import MeasuredTimes, measured_times
-from wanbed.runner.trainings.registry import TRACE, TRAININGS
+from wanbed.runner.trainings.registry import TRAININGS, training_title
 from wanbed.testbed.network.topology import Topology
 from wanbed.workloads.baselines.baseline_config import BASELINE_SCHEDULES, TORCH_DDP
 from wanbed.workloads.schedules.registry import schedule_class_path
@@ -97,8 +97,8 @@ def schedule_class(written: WrittenVariant) -> type[Schedule]:
             "schedule of a replica"
         )
     if written.variant.schedule in TRAININGS:
-        what = "a trace" if written.variant.schedule == TRACE else written.variant.schedule
-        raise InputError(f"{written.field}.schedule: {what} has its own layout: there is nothing to plan")
+        title = training_title(written.variant.schedule)
+        raise InputError(f"{written.field}.schedule: {title} has its own layout: there is nothing to plan")
     with prefixed(f"{written.field}."):
         path = schedule_class_path(written.variant.schedule, also=other_schedules())
     try:

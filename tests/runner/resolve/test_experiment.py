@@ -349,7 +349,7 @@ def test_at_least_one_iteration_is_measured_and_a_check_is_of_the_warm_up() -> N
 
 def test_what_computes_for_real_is_not_dilated() -> None:
     torch = {"compute": {"kind": "torch"}, "model": "gpt-tiny", "training": {"stages": 1}}
-    program = {"variants": [{"name": "p", "program": {"command": ["true"]}}]}
+    program = {"compute": {}, "variants": [{"name": "p", "program": {"command": ["true"]}}]}
     for changes, name in ((torch, "torch"), (program, "a program")):
         with pytest.raises(InputError, match=f"dilation: what {name} computes cannot be dilated: give 1 or auto"):
             parsed(small(**changes, dilation=2))

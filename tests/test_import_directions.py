@@ -94,6 +94,18 @@ def place_of(module: str) -> str | None:
     return next((".".join(parts[:size]) for size in (2, 1) if ".".join(parts[:size]) in FLOOR_OF), None)
 
 
+def remedy(module: str, name: str) -> str:
+    """What to do about an import the wrong way."""
+    own, other = place_of(module), place_of(name)
+    if other is None or own is None or FLOOR_OF[other] <= FLOOR_OF[own]:
+        return f"{module} imports {name}: {module.partition('.')[0]} may not; see OUTSIDE here"
+    handed = ", or write what it needs into its configuration" if module.endswith(".process") else ""
+    return (
+        f"{module} stands on the floor of {own} and imports {name}, which stands below, on that of {other}: move what "
+        f"both need to {own} or above{handed}; see docs/architecture.md#floors"
+    )
+
+
 def wrong_imports(tree: ast.Module, module: str, is_package: bool) -> list[str]:
     package, own = module.split(".", maxsplit=1)[0], place_of(module)
     wrong = []
@@ -121,7 +133,15 @@ def modules() -> dict[str, tuple[Path, bool]]:
 def test_modules_import_only_what_stands_on_their_own_floor_or_above() -> None:
     trees = {module: (ast.parse(path.read_text()), is_package) for module, (path, is_package) in modules().items()}
     offenders = {module: wrong for module, tree in trees.items() if (wrong := wrong_imports(tree[0], module, tree[1]))}
-    assert offenders == {}
+    assert offenders == {}, "\n".join(remedy(module, name) for module, names in offenders.items() for name in names)
+
+
+def test_a_process_that_imports_its_resolution_is_told_where_to_turn() -> None:
+    assert remedy("runner.trainings.counter.process", "runner.trainings.counter.resolution") == (
+        "runner.trainings.counter.process stands on the floor of workloads and imports "
+        "runner.trainings.counter.resolution, which stands below, on that of runner.resolve: move what both need to "
+        "workloads or above, or write what it needs into its configuration; see docs/architecture.md#floors"
+    )
 
 
 def part_of(module: str) -> str:

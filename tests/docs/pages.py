@@ -33,7 +33,8 @@ def copied_sources(folder: Path) -> Path:
 
 
 def extended_sources(folder: Path, section: str, package: str) -> Path:
-    """Copy the sources with the modules that a section of extending.md adds to ``package``, and its registry's line.
+    """Copy the sources with the modules that a section of extending.md adds to ``package``, its registry's line, and
+    its changes of other modules.
 
     ``package`` is a folder below the root, like ``runner/trainings/counter``. The registry stands beside it.
     """
@@ -49,7 +50,17 @@ def extended_sources(folder: Path, section: str, package: str) -> Path:
     assert line.startswith(f"# {registry}\n")
     with (sources / registry).open("a", encoding="utf-8") as file:
         file.write(line)
+    for change in blocks(DOCS / "extending.md", "diff", section):
+        command = ["git", "apply", "--recount", "--unidiff-zero"]
+        subprocess.run(command, cwd=sources, input=change, text=True, check=True)
     return sources
+
+
+def extended_python(sources: Path, folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    """Call Python, with the wanbed of these sources, in the folder."""
+    environment = {**os.environ, "PYTHONPATH": str(sources)}
+    command = [sys.executable, *arguments]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 
 
 def extended_wanbed(
@@ -57,6 +68,4 @@ def extended_wanbed(
 ) -> "subprocess.CompletedProcess[str]":
     """Call the wanbed of these sources in the folder, where the experiment is ``experiment.yaml``."""
     (folder / "experiment.yaml").write_text(json.dumps(experiment), encoding="utf-8")
-    command = [sys.executable, "-m", "wanbed", *arguments]
-    environment = {**os.environ, "PYTHONPATH": str(sources)}
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    return extended_python(sources, folder, "-m", "wanbed", *arguments)

@@ -1,14 +1,12 @@
 """The companion that docs/extending.md adds keeps processors of hosts busy while a training runs."""
 
 import json
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.docs.pages import DOCS, blocks, extended_sources, extended_wanbed
-from wanbed import results
+from tests.docs.pages import DOCS, extended_python, extended_sources, extended_wanbed
 
 EXPERIMENT: dict[str, Any] = {
     "topology": {
@@ -24,21 +22,26 @@ EXPERIMENT: dict[str, Any] = {
 
 @pytest.fixture(scope="module")
 def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the sources with the page's folder, its line in the registry, and its field of the experiment file."""
-    folder, section = tmp_path_factory.mktemp("extended"), "A companion of a training"
-    sources = extended_sources(folder, section, "runner/companions/cpu_hog")
-    (field,) = blocks(DOCS / "extending.md", "diff", section)
-    subprocess.run(["git", "apply", "--recount", "--unidiff-zero"], cwd=sources, input=field, text=True, check=True)
-    return sources
+    """A copy of the sources with the page's folder, its line in the registry, its field and its table."""
+    folder = tmp_path_factory.mktemp("extended")
+    return extended_sources(folder, "A companion of a training", "runner/companions/cpu_hog")
 
 
 def test_a_hog_computes_beside_a_training(extended: Path, tmp_path: Path) -> None:
     done = extended_wanbed(extended, tmp_path, EXPERIMENT, "run", "experiment.yaml", "--json", "--substrate", "relay")
     # A machine that does something else meanwhile is marked as saturated, and a hog is meant to be in the way.
     assert done.stdout, done.stderr
-    (trial,) = results.load(tmp_path / json.loads(done.stdout)["run"]).trials
-    (taken_s,) = trial.facts["cpu_hog_s"]
-    assert taken_s > 0
+    read = f"from wanbed import results; print(results.load({json.loads(done.stdout)['run']!r}).cpu_hogs.to_json())"
+    rows = json.loads(extended_python(extended, tmp_path, "-c", read).stdout)
+    assert (rows["variant"], rows["host"]) == ({"0": "gpipe"}, {"0": "west-0"})
+    assert rows["taken_ns"]["0"] > 0
+
+
+def test_its_table_comes_to_the_page_of_results(extended: Path, tmp_path: Path) -> None:
+    page = tmp_path / "results.md"
+    page.write_bytes((DOCS / "results.md").read_bytes())
+    extended_python(extended, tmp_path, "-m", "wanbed.results.records.schema_page", "--write", "results.md")
+    assert "| `taken_ns` | int64 | ns |" in page.read_text(encoding="utf-8")
 
 
 def test_a_simulation_says_that_it_has_none(extended: Path, tmp_path: Path) -> None:

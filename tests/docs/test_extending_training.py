@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.docs.pages import extended_sources, extended_wanbed
+from tests.docs.pages import DOCS, extended_python, extended_sources, extended_wanbed
 from wanbed import results
 from wanbed.results.reading.run import Run
 
@@ -20,7 +20,7 @@ EXPERIMENT: dict[str, Any] = {
     },
     "training": {"iterations": ITERATIONS, "warmup": 1},
     "dilation": 1,
-    "variants": [{"name": "counter", "schedule": "counter", "options": {"size_bytes": SIZE_BYTES}}],
+    "variants": [{"name": "counter", "schedule": "counter", "options": {"size": "64KiB"}}],
 }
 
 
@@ -49,12 +49,21 @@ def test_a_counter_crosses_the_wan_and_comes_back(extended: Path, tmp_path: Path
     assert all(ends_ns.diff().dropna() > 2 * LATENCY_NS)
 
 
+def test_its_name_comes_to_the_page_of_fields_and_to_the_schema_of_editors(extended: Path, tmp_path: Path) -> None:
+    page, schema = extended / "docs/experiment-file.md", extended / "runner/experiments/experiment.schema.json"
+    page.parent.mkdir()
+    page.write_bytes((DOCS / page.name).read_bytes())
+    extended_python(extended, tmp_path, "-m", "wanbed.runner.experiment_reference", "--write")
+    assert "`atom`, `counter` or name" in page.read_text(encoding="utf-8")
+    assert '"counter"' in schema.read_text(encoding="utf-8")
+
+
 @pytest.mark.parametrize(
     ("changes", "refusal"),
     [
         (
-            {"variants": [{"name": "a", "schedule": "counter", "options": {"size_bytes": "x"}}]},
-            "options: give a counter",
+            {"variants": [{"name": "a", "schedule": "counter", "options": {"size": "0B"}}]},
+            "experiment.yaml: variants.0.options.size: 0B is below 1B: give 1B at least",
         ),
         ({"background": [{"name": "b", "from": "east", "to": "west"}]}, "background runs beside trainings"),
         ({"training": {"optimizer_waits": "all stages"}}, "optimizer_waits: all stages, but counter has no stages"),
@@ -64,7 +73,6 @@ def test_a_counter_crosses_the_wan_and_comes_back(extended: Path, tmp_path: Path
             "experiment.yaml: variants.0.placement: not used by counter: leave placement out",
         ),
         ({"training": {"microbatches": 4}}, "training.microbatches: not used by counter: leave microbatches out"),
-        ({"prefill": {"trace": "poisson", "rate": "1/s"}}, "prefill"),
     ],
 )
 def test_what_does_not_go_with_it_is_refused(

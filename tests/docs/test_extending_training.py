@@ -72,6 +72,10 @@ def test_its_name_comes_to_the_page_of_fields_and_to_the_schema_of_editors(exten
             {"variants": [{"name": "a", "schedule": "counter", "placement": ["west", "east"]}]},
             "experiment.yaml: variants.0.placement: not used by counter: leave placement out",
         ),
+        (
+            {"prefill": {"trace": "poisson", "rate": "1/s", "depth": 1}},
+            "variants.0.prefill: the bubbles of counter are not known: give prefill: none",
+        ),
         ({"training": {"microbatches": 4}}, "training.microbatches: not used by counter: leave microbatches out"),
     ],
 )

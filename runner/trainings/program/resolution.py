@@ -145,8 +145,6 @@ def _check_fields(variant: VariantSpec, here: str) -> None:
 
 
 def _check_hosts(written: WrittenVariant, program: ProgramSpec) -> None:
-    if written.spec.prefill is not None and written.variant.prefill != "none":
-        raise InputError(f"{written.field}.prefill: the bubbles of a program are not known: give prefill: none")
     names = {host.name for host in written.topology.hosts}
     for position, each in enumerate(program.also):
         if each.host not in names:

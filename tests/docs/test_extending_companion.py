@@ -5,26 +5,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
-from tests.docs.pages import DOCS, extended_python, extended_sources, extended_wanbed
+from tests.docs.pages import DOCS, blocks, extended_python, extended_sources, extended_wanbed
 
-EXPERIMENT: dict[str, Any] = {
-    "topology": {
-        "datacenters": [{"name": "east", "hosts": 1}, {"name": "west", "hosts": 1}],
-        "wan": {"latency": "5ms", "rate": "100Mbit"},
-    },
-    "compute": {"forward": "10ms", "backward": "20ms", "activation": "64KiB"},
-    "training": {"microbatches": 4, "iterations": 3, "warmup": 1},
-    "dilation": 1,
-    "cpu_hog": [{"host": "west-0"}],
-}
+SECTION = "A companion of a training"
+(SHOWN,) = blocks(DOCS / "extending.md", "yaml", SECTION)
+EXPERIMENT: dict[str, Any] = {**yaml.safe_load(SHOWN), "dilation": 1}
 
 
 @pytest.fixture(scope="module")
 def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the sources with the page's folder, its line in the registry, its field and its table."""
     folder = tmp_path_factory.mktemp("extended")
-    return extended_sources(folder, "A companion of a training", "runner/companions/cpu_hog")
+    return extended_sources(folder, SECTION, "runner/companions/cpu_hog")
 
 
 def test_a_hog_computes_beside_a_training(extended: Path, tmp_path: Path) -> None:

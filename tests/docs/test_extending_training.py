@@ -6,29 +6,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
-from tests.docs.pages import DOCS, extended_python, extended_sources, extended_wanbed
+from tests.docs.pages import DOCS, blocks, extended_python, extended_sources, extended_wanbed
 from wanbed import results
 from wanbed.results.reading.run import Run
 
 ITERATIONS, SIZE_BYTES, LATENCY_NS = 4, 65_536, 20_000_000
 
-EXPERIMENT: dict[str, Any] = {
-    "topology": {
-        "datacenters": [{"name": "east", "hosts": 2}, {"name": "west", "hosts": 2}],
-        "wan": {"latency": "20ms", "rate": "100Mbit"},
-    },
-    "training": {"iterations": ITERATIONS, "warmup": 1},
-    "dilation": 1,
-    "variants": [{"name": "counter", "schedule": "counter", "options": {"size": "64KiB"}}],
-}
+SECTION = "A kind of training"
+(SHOWN,) = blocks(DOCS / "extending.md", "yaml", SECTION)
+EXPERIMENT: dict[str, Any] = {**yaml.safe_load(SHOWN), "dilation": 1}
 
 
 @pytest.fixture(scope="module")
 def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the sources with the page's folder and its line in the registry."""
     folder = tmp_path_factory.mktemp("extended")
-    return extended_sources(folder, "A kind of training", "runner/trainings/counter")
+    return extended_sources(folder, SECTION, "runner/trainings/counter")
 
 
 def run_of(done: "subprocess.CompletedProcess[str]", home: Path) -> Run:

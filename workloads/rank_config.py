@@ -123,9 +123,8 @@ class RankConfig(ConnectedConfig):
             raise ValueError(
                 "links.rings.synchronizations: give them with compute.synchronization, or links.star, or neither"
             )
-        learning = self.compute.learning
-        if learning is not None and learning.swapping is not None and not (backend.swaps and synchronizes):
-            raise ValueError(f"compute.learning.swapping: {backend.title} does not swap, or sums gradients: give none")
+        if self.compute.device.swapping is not None and not (backend.swaps and synchronizes):
+            raise ValueError(f"compute.device.swapping: {backend.title} does not swap, or sums gradients: give none")
         if synchronizes and not backend.synchronizes:
             raise ValueError(f"compute.synchronization: {backend.title} sums gradients only, leave it out")
 

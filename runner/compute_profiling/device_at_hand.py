@@ -13,7 +13,7 @@ from wanbed.runner.runs.environment import cpu_model
 from wanbed.testbed.gpus.gpu_assignment import VISIBLE_DEVICES
 from wanbed.testbed.gpus.gpus import Gpu, machine_gpus, visible_gpus
 from wanbed.testbed.gpus.nvml import Nvml, NvmlError, open_nvml
-from wanbed.workloads.compute.torch_work import DEVICES
+from wanbed.workloads.compute.device_settings import DEVICES
 from wanbed.workloads.profiles.compute_profile import DeviceState
 
 _CPUINFO = Path("/proc/cpuinfo")

@@ -12,9 +12,12 @@ from wanbed.runner.compute_profiling.device_at_hand import ClockSampler, DeviceA
 from wanbed.runner.compute_profiling.task import PromptsTask, StagesTask, stage_name
 from wanbed.runner.runs.environment import library_versions
 from wanbed.workloads.bubbletea.profile_files import MeasuredChunk, MeasuredLayers, MeasuredPrefill, MeasuredPrompt
+from wanbed.workloads.compute.computed_stage import ComputedStage
 from wanbed.workloads.compute.device.torch_device import TorchDevice, choose_kernels, create_device
+from wanbed.workloads.compute.device_settings import TrainingDevice
 from wanbed.workloads.compute.torch_work import TorchWork
 from wanbed.workloads.gpt.gpt_stage import DTYPES
+from wanbed.workloads.gpt.learning_config import LearningConfig
 from wanbed.workloads.inference.inference_stage import InferenceStage
 from wanbed.workloads.profiles.compute_profile import (
     Ceiling,
@@ -126,19 +129,10 @@ class Measurement:
 
     def _stage(self, stage: StageToMeasure, precision: str, progress: Callable[[], None]) -> dict[str, tuple[int, ...]]:
         work = TorchWork(
-            config=stage.config,
-            stages=len(POSITIONS),
-            stage=stage.stage,
-            pipelines=1,
-            pipeline=0,
-            microbatches=1,
+            ComputedStage(len(POSITIONS), stage.stage, pipelines=1, pipeline=0, microbatches=1),
+            LearningConfig(stage.config, _LEARNING_RATE, precision, _SEED),
+            TrainingDevice(self._at_hand.kind, self._threads, deterministic=self._deterministic),
             recompute=True,
-            precision=precision,
-            device=self._at_hand.kind,
-            seed=_SEED,
-            learning_rate=_LEARNING_RATE,
-            threads=self._threads,
-            deterministic=self._deterministic,
         )
         return _enough_memory(lambda: dict(measure_stage(work, self._pace, progress)))
 

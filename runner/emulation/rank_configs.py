@@ -22,9 +22,11 @@ from wanbed.testbed.network.addressing import HOST_INTERFACE
 from wanbed.testbed.network.links.wan_link import longest_outage_ns
 from wanbed.testbed.network.topology import Topology
 from wanbed.workloads.collective.collective_config import GLOO, NCCL, CollectiveConfig
-from wanbed.workloads.compute.backends.backend import ComputeConfig, ComputedStage, DeviceSettings, LearningConfig
-from wanbed.workloads.compute.torch_work import SwapSettings
+from wanbed.workloads.compute.backends.backend import ComputeConfig
+from wanbed.workloads.compute.computed_stage import ComputedStage
+from wanbed.workloads.compute.device_settings import SwapSettings, TrainingDevice
 from wanbed.workloads.connected_config import ConnectedConfig, RankProcessConfig
+from wanbed.workloads.gpt.learning_config import LearningConfig
 from wanbed.workloads.kept_files import KeptFilesConfig, SnapshotConfig
 from wanbed.workloads.rank_config import RankConfig, ScheduleConfig
 from wanbed.workloads.serving.serving_configs import GpuServingConfig
@@ -137,7 +139,7 @@ def _plan(point: SweepPoint, variant: PipelineVariant, setting: SharedConfig, pl
 
 
 def _compute(point: SweepPoint, variant: PipelineVariant, setting: SharedConfig, place: StagePlace) -> ComputeConfig:
-    spec, compute = point.spec, point.spec.compute
+    compute = point.spec.compute
     seldom = variant if isinstance(variant, LocalUpdatesVariant) else None
     return ComputeConfig(
         backend=compute.backend_path,
@@ -151,11 +153,13 @@ def _compute(point: SweepPoint, variant: PipelineVariant, setting: SharedConfig,
             microbatches=variant.microbatches,
             virtual=variant.virtual,
         ),
-        precision=spec.training.precision,
-        seed=learning_seed(spec, variant.repeat),
         learning=_learning(point, variant) if compute.backend.trains else None,
-        device=DeviceSettings(
-            setting.device, compute.threads or 1, compute.check_iteration, deterministic=bool(compute.deterministic)
+        device=TrainingDevice(
+            setting.device or "auto",
+            compute.threads or 1,
+            deterministic=bool(compute.deterministic),
+            check_iteration=compute.check_iteration,
+            swapping=_swapping(point, variant),
         ),
         chunks=variant.chunk_costs(place.stage, setting.dilation),
         synchronization=seldom.synchronization if seldom else None,
@@ -169,9 +173,10 @@ def _learning(point: SweepPoint, variant: PipelineVariant) -> LearningConfig:
     return LearningConfig(
         model_config(point.spec, point.spec.compute.backend.title),
         training.learning_rate,
+        training.precision,
+        learning_seed(point.spec, variant.repeat),
         point.text,
         held_out(training),
-        _swapping(point, variant),
     )
 
 

@@ -24,10 +24,13 @@ import torch
 from studies.gpu_kit.clocks import clocks_named
 from wanbed.results.records.span_log import SwappingRecord
 from wanbed.runner.companions.losses.on_hosts import largest_error
+from wanbed.workloads.compute.computed_stage import ComputedStage
+from wanbed.workloads.compute.device_settings import SwapSettings, TrainingDevice
 from wanbed.workloads.compute.swapped_compute import SwappedCompute
 from wanbed.workloads.compute.torch_compute import TorchCompute
-from wanbed.workloads.compute.torch_work import SwapSettings, TorchWork
+from wanbed.workloads.compute.torch_work import TorchWork
 from wanbed.workloads.gpt.gpt_config import GptConfig
+from wanbed.workloads.gpt.learning_config import LearningConfig
 from wanbed.workloads.schedules.action import Action, ActionKind
 from wanbed.workloads.schedules.group_by_group import group_by_group
 
@@ -71,12 +74,13 @@ def train_alone(work: TorchWork, iterations: int, *, keeps_weights: bool = True)
     gc.collect()
     _begin_peak()
     compute: SwappedCompute | TorchCompute
-    if work.swapping is None:
+    microbatches = work.computed.microbatches
+    if work.device.swapping is None:
         compute = TorchCompute(work, lambda _: None)
-        order = list(_whole(work.microbatches))
+        order = list(_whole(microbatches))
     else:
-        compute = SwappedCompute(work)
-        order = list(group_by_group(compute.groups, work.microbatches).order(0))
+        compute = SwappedCompute(work, work.device.swapping)
+        order = list(group_by_group(compute.groups, microbatches).order(0))
     losses, iterations_ns, optimizer_ns = [], [], []
     gradients: dict[str, Any] = {}
     for iteration in range(iterations):
@@ -108,9 +112,14 @@ def train_alone(work: TorchWork, iterations: int, *, keeps_weights: bool = True)
     )
 
 
+def swapping(work: TorchWork, settings: SwapSettings) -> TorchWork:
+    """Return the same work with the model swapped in this way."""
+    return replace(work, device=replace(work.device, swapping=settings))
+
+
 def without_swapping(work: TorchWork) -> TorchWork:
     """Return the same work with the whole model on the device all the time."""
-    return replace(work, swapping=None)
+    return replace(work, device=replace(work.device, swapping=None))
 
 
 def _whole(microbatches: int) -> Iterator[Action]:
@@ -169,20 +178,15 @@ class Result:
 def work_of(config: GptConfig, device: str, microbatches: int, precision: str, *, deterministic: bool) -> TorchWork:
     """Return one replica that trains alone. Its optimizer has all cores that this process may use."""
     return TorchWork(
-        config=config,
-        stages=1,
-        stage=0,
-        pipelines=1,
-        pipeline=0,
-        microbatches=microbatches,
+        ComputedStage(stages=1, stage=0, pipelines=1, pipeline=0, microbatches=microbatches),
+        LearningConfig(config, 1e-3, precision, seed=7),
+        TrainingDevice(
+            device,
+            threads=len(os.sched_getaffinity(0)) if device != "cpu" else 1,
+            deterministic=deterministic,
+            swapping=SwapSettings(),
+        ),
         recompute=True,
-        precision=precision,
-        device=device,
-        seed=7,
-        learning_rate=1e-3,
-        threads=len(os.sched_getaffinity(0)) if device != "cpu" else 1,
-        deterministic=deterministic,
-        swapping=SwapSettings(),
     )
 
 
@@ -198,8 +202,7 @@ def check(device: str, config: GptConfig = SMALL) -> Iterator[Result]:
         work = work_of(config, device, 4, precision, deterministic=True)
         whole = train_alone(without_swapping(work), SMALL_ITERATIONS)
         swapped = [
-            train_alone(replace(work, swapping=SwapSettings(sizes)), SMALL_ITERATIONS)
-            for sizes in (*GROUPINGS, GROUPINGS[-1])
+            train_alone(swapping(work, SwapSettings(sizes)), SMALL_ITERATIONS) for sizes in (*GROUPINGS, GROUPINGS[-1])
         ]
         yield judged(precision, whole, swapped, tolerance)
 
@@ -223,7 +226,7 @@ def judged(precision: str, whole: LoneTraining, swapped: list[LoneTraining], tol
 def measure(device: str, config: GptConfig, microbatches: int) -> Iterator[Result]:
     """Train a larger model in bf16 with swapping and without, and compare."""
     work = work_of(config, device, microbatches, "bf16", deterministic=False)
-    work = replace(work, swapping=SwapSettings(memory_bytes=memory_of(config)))
+    work = swapping(work, SwapSettings(memory_bytes=memory_of(config)))
     swapped = train_alone(work, LARGE_ITERATIONS, keeps_weights=False)
     record = swapped.swapping
     assert record is not None

@@ -11,10 +11,13 @@ from math import fsum
 import torch
 from torch.nn.utils import vector_to_parameters
 
+from wanbed.workloads.compute.computed_stage import ComputedStage
+from wanbed.workloads.compute.device_settings import TrainingDevice
 from wanbed.workloads.compute.torch_compute import TorchCompute
 from wanbed.workloads.compute.torch_work import TorchWork
 from wanbed.workloads.gpt.gpt_config import GptConfig
 from wanbed.workloads.gpt.gpt_stage import build_stage, language_loss
+from wanbed.workloads.gpt.learning_config import LearningConfig
 from wanbed.workloads.gpt.learnt_text import HeldOut
 from wanbed.workloads.gpt.tokens import TokenSource
 from wanbed.workloads.schedules.action import Action, ActionKind
@@ -52,11 +55,13 @@ def held_out_losses(training: TinyTraining) -> list[tuple[int, float]]:
     """Train, and return the held-out loss, the mean over the replicas, after so many iterations each."""
     torch.set_num_threads(1)
     microbatches = SEQUENCES // training.replicas
-    work = TorchWork(
-        MODEL, 1, 0, training.replicas, 0, microbatches, False, "fp32", "cpu", training.seed, training.learning_rate,
-        text=TEXT, held_out=KEPT, synchronization=training.synchronization,
-    )  # fmt: skip
-    replicas = [TorchCompute(replace(work, pipeline=replica), lambda _: None) for replica in range(training.replicas)]
+    learning = LearningConfig(MODEL, training.learning_rate, "fp32", training.seed, TEXT, KEPT)
+    computed = ComputedStage(1, 0, training.replicas, 0, microbatches)
+    work = TorchWork(computed, learning, TrainingDevice("cpu"), synchronization=training.synchronization)
+    replicas = [
+        TorchCompute(replace(work, computed=replace(computed, pipeline=replica)), lambda _: None)
+        for replica in range(training.replicas)
+    ]
     found = []
     for iteration in range(training.iterations):
         for each in replicas:

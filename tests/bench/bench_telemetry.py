@@ -8,27 +8,22 @@ import time
 from collections.abc import Callable
 from statistics import median
 
+from wanbed.workloads.compute.computed_stage import ComputedStage
 from wanbed.workloads.compute.device.device_measurement import DeviceMeasurement
+from wanbed.workloads.compute.device_settings import TrainingDevice
 from wanbed.workloads.compute.torch_compute import TorchCompute
 from wanbed.workloads.compute.torch_work import TorchWork
 from wanbed.workloads.gpt.gpt_config import GptConfig
+from wanbed.workloads.gpt.learning_config import LearningConfig
 from wanbed.workloads.message import Message, MessageKind
 from wanbed.workloads.schedules.action import Action, ActionKind
 
 ROUNDS, SPANS = 41, 33
 MICROBATCHES = 16
 WORK = TorchWork(
-    config=GptConfig(layers=4, hidden=128, context=128, heads=4, vocabulary=256),
-    stages=2,
-    stage=1,
-    pipelines=1,
-    pipeline=0,
-    microbatches=MICROBATCHES,
-    recompute=False,
-    precision="fp32",
-    device="cpu",
-    seed=3,
-    learning_rate=1e-3,
+    ComputedStage(stages=2, stage=1, pipelines=1, pipeline=0, microbatches=MICROBATCHES),
+    LearningConfig(GptConfig(layers=4, hidden=128, context=128, heads=4, vocabulary=256), 1e-3, "fp32", seed=3),
+    TrainingDevice("cpu"),
 )
 
 
@@ -45,7 +40,7 @@ class Untimed(DeviceMeasurement):
 
 def iteration_cpu_s(compute: TorchCompute, iteration: int) -> float:
     """CPU time of one iteration of a last stage: unlike wall time it does not count who else is running."""
-    payloads = [memoryview(bytearray(WORK.config.activation_bytes("fp32"))) for _ in range(MICROBATCHES)]
+    payloads = [memoryview(bytearray(WORK.learning.model.activation_bytes("fp32"))) for _ in range(MICROBATCHES)]
     begin_s = time.thread_time()
     compute.begin(iteration)
     for microbatch, payload in enumerate(payloads):

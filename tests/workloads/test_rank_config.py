@@ -9,10 +9,12 @@ from wanbed.results.records.span_log import RankPlace
 from wanbed.workloads.bubbletea.prefill_profile import PrefillProfile
 from wanbed.workloads.bubbletea.prefill_settings import PrefillSettings
 from wanbed.workloads.collective.collective_config import CollectiveConfig
-from wanbed.workloads.compute.backends.backend import ComputeConfig, ComputedStage, LearningConfig
+from wanbed.workloads.compute.backends.backend import ComputeConfig
+from wanbed.workloads.compute.computed_stage import ComputedStage
 from wanbed.workloads.compute.replay import ReplayCosts, ReplayDurations, ReplaySizes
 from wanbed.workloads.connected_config import RankProcessConfig
 from wanbed.workloads.gpt.gpt_config import GptConfig
+from wanbed.workloads.gpt.learning_config import LearningConfig
 from wanbed.workloads.inference.inference_model import INFERENCE_MODELS, InferenceWork
 from wanbed.workloads.rank_config import RankConfig, ScheduleConfig, read_rank_config
 from wanbed.workloads.schedules.pipeline_shape import PipelineShape
@@ -42,9 +44,9 @@ PLAN = RankConfig(
             ReplayDurations(20_000_000, 40_000_000, 5_000_000), ReplaySizes(1_048_576, 2_097_152, gradient_bytes=99)
         ),
         computed=ComputedStage(stages=3, stage=1, pipelines=2, pipeline=0, microbatches=8),
-        precision="fp32",
-        seed=3,
-        learning=LearningConfig(GptConfig(layers=4, hidden=64, context=16, heads=2, vocabulary=32), 0.1),
+        learning=LearningConfig(
+            GptConfig(layers=4, hidden=64, context=16, heads=2, vocabulary=32), 0.1, "fp32", seed=3
+        ),
         options={"size": [1, {"a": None}]},
     ),
     links=LinksConfig(

@@ -11,7 +11,7 @@ from tests.support.workloads.reference_local_updates import train_tiny_replicas
 from tests.support.workloads.synchronized_ranks import PATIENCE_S, lose_and_start_again, mean_losses, star_configs
 from tests.support.workloads.torch_configs import MICROBATCHES, TINY
 from wanbed.results.records.span_log import COMPUTE_KINDS, read_span_log
-from wanbed.workloads.compute.torch_work import SwapSettings
+from wanbed.workloads.compute.device_settings import SwapSettings
 from wanbed.workloads.gpt.gpt_config import GptConfig
 from wanbed.workloads.kept_files import KeptFilesConfig, SnapshotConfig, snapshot_file
 from wanbed.workloads.rank_config import RankConfig
@@ -22,9 +22,8 @@ SMALL = GptConfig(layers=2, hidden=32, context=32, heads=2, vocabulary=256)
 
 
 def swapping(plan: RankConfig, settings: SwapSettings) -> RankConfig:
-    assert plan.compute.learning is not None
-    learning = replace(plan.compute.learning, swapping=settings)
-    return replace(plan, compute=replace(plan.compute, learning=learning))
+    device = replace(plan.compute.device, swapping=settings)
+    return replace(plan, compute=replace(plan.compute, device=device))
 
 
 def test_replicas_of_a_star_that_swap_learn_as_one_process(tmp_path: Path, start: Start) -> None:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from wanbed.ground.dataclass_json import read_config, write_config
-from wanbed.workloads.compute.torch_work import DEVICES
+from wanbed.workloads.compute.device_settings import DEVICES
 from wanbed.workloads.gpt.gpt_config import GptConfig, bytes_per_element
 from wanbed.workloads.gpt.learnt_text import HeldOut
 from wanbed.workloads.kept_files import SnapshotConfig

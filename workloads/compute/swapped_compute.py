@@ -18,7 +18,8 @@ from wanbed.results.records.span_log import DeviceRecord, SwappedGroup, Swapping
 from wanbed.workloads.compute.compute import Compute, MeasuredDevice
 from wanbed.workloads.compute.device.device_measurement import DeviceMeasurement
 from wanbed.workloads.compute.device.staging import Staged
-from wanbed.workloads.compute.device.torch_device import choose_kernels, create_device
+from wanbed.workloads.compute.device.torch_device import configured_device
+from wanbed.workloads.compute.device_settings import SwapSettings
 from wanbed.workloads.compute.flat_parameters import FlatParameters
 from wanbed.workloads.compute.grouped_model import Copied, GroupedModel, create_copies
 from wanbed.workloads.compute.torch_work import TorchWork
@@ -121,13 +122,14 @@ _TRIALS = 3
 
 
 class SwappedCompute(Compute, MeasuredDevice):
-    """Trains the model as configured by ``work``, whose ``swapping`` it follows.
+    """Trains the model as configured by ``work``, in the groups of ``swapping``.
 
     Weights, gradients and AdamW's state lie in host memory, in ``parameters``, and the optimizer works there, on as
-    many of the CPU's cores as ``work.threads``. So do the steps of its synchronisations, ``synchronized``, None without
-    any; a state that has been taken over is given to ``release``. An action's chunk is the group that it computes. The
-    actions of an iteration come in the order of ``GroupByGroup``, with ``groups`` groups. What a group passes on to its
-    neighbour stays on the device. Losses and gradients are those of ``TorchCompute``, bit by bit on the CPU.
+    many of the CPU's cores as the device has threads. So do the steps of its synchronisations, ``synchronized``, None
+    without any; a state that has been taken over is given to ``release``. An action's chunk is the group that it
+    computes. The actions of an iteration come in the order of ``GroupByGroup``, with ``groups`` groups. What a group
+    passes on to its neighbour stays on the device. Losses and gradients are those of ``TorchCompute``, bit by bit on
+    the CPU.
 
     Where no groups are given, each layer's times and the rate of loads are measured by passes of one layer a group,
     and the groups with the shortest iteration are taken.
@@ -136,22 +138,22 @@ class SwappedCompute(Compute, MeasuredDevice):
     that no groups fit into, OSError if the text cannot be read.
     """
 
-    def __init__(self, work: TorchWork, release: Callable[[memoryview], None] = lambda _: None) -> None:
-        assert work.swapping is not None
-        torch.set_num_threads(work.threads)
-        choose_kernels(deterministic=work.deterministic)
+    def __init__(
+        self, work: TorchWork, swapping: SwapSettings, release: Callable[[memoryview], None] = lambda _: None
+    ) -> None:
+        learning = work.learning
         self._work = work
-        self._device = create_device(work.device)
-        self._measurement = DeviceMeasurement(self._device, work.check_iteration)
+        self._device = configured_device(work.device)
+        self._measurement = DeviceMeasurement(self._device, work.device.check_iteration)
         self._copies = create_copies(self._device)
-        self._tokens = TokenSource(work.config, work.seed, work.text, work.held_out)
-        module = build_stage(work.config, 0, 1, work.seed, DTYPES[work.precision])
-        self.parameters = FlatParameters(module, work.learning_rate, self._copies.host_memory)
+        self._tokens = TokenSource(learning.model, learning.seed, learning.text, learning.held_out)
+        module = build_stage(learning.model, 0, 1, learning.seed, DTYPES[learning.precision])
+        self.parameters = FlatParameters(module, learning.learning_rate, self._copies.host_memory)
         self.synchronized: OuterSteps | None = None
         if work.synchronization is not None:
             parameters = self.parameters
             outer = OuterOptimizer(
-                parameters.exact, work.synchronization, work.pipelines, changed=parameters.exact_changed
+                parameters.exact, work.synchronization, work.computed.pipelines, changed=parameters.exact_changed
             )
             self.synchronized = OuterSteps(outer, self._stepped, release)
         self._iteration = 0
@@ -160,8 +162,8 @@ class SwappedCompute(Compute, MeasuredDevice):
         self._targets: dict[int, Tensor] = {}
         self._losses: dict[int, Tensor] = {}
         planned: Grouping | None = None
-        if (sizes := work.swapping.layers_of_groups) is None:
-            planned = self._measured_grouping(work.swapping.memory_bytes)
+        if (sizes := swapping.layers_of_groups) is None:
+            planned = self._measured_grouping(swapping.memory_bytes)
             sizes = planned.sizes
         self._model = self._grouped(sizes)
         self._swapping = SwappingMeasurement(
@@ -237,7 +239,7 @@ class SwappedCompute(Compute, MeasuredDevice):
 
     def loss(self) -> float | None:
         """Return the mean loss of this replica's microbatches, before the update."""
-        if len(self._losses) < self._work.microbatches:
+        if len(self._losses) < self._work.computed.microbatches:
             return None
         # The exact sum does not depend on the order in which a schedule runs the forwards.
         return math.fsum(torch.stack(tuple(self._losses.values())).tolist())
@@ -283,27 +285,31 @@ class SwappedCompute(Compute, MeasuredDevice):
         return self._measurement.timed("optimizer", step)
 
     def _grouped(self, sizes: Sequence[int]) -> GroupedModel:
-        work = self._work
         return GroupedModel(
-            work.config, self.parameters, sizes, self._copies, microbatches=work.microbatches, loss=self._part_of_loss
+            self._work.learning.model,
+            self.parameters,
+            sizes,
+            self._copies,
+            microbatches=self._work.computed.microbatches,
+            loss=self._part_of_loss,
         )
 
     def _part_of_loss(self, output: Tensor, microbatch: int) -> Tensor:
-        return language_loss(output, self._targets[microbatch]) / self._work.microbatches
+        return language_loss(output, self._targets[microbatch]) / self._work.computed.microbatches
 
     def _prepared(self, action: Action) -> Tensor | None:
         """Bring a forward's tokens or targets to the device. Return the tokens in the first group, else None."""
         if action.kind is not ActionKind.FORWARD:
             return None
-        batch = self._tokens.batch(self._iteration, self._work.pipeline, action.microbatch)
+        batch = self._tokens.batch(self._iteration, self._work.computed.pipeline, action.microbatch)
         if action.chunk == self.groups - 1:
             self._targets[action.microbatch] = batch[1].to(self._device.device)
         return batch[0].to(self._device.device) if action.chunk == 0 else None
 
     def _measured_grouping(self, memory_bytes: int | None) -> Grouping:
         """Return the best groups by the times of one microbatch in each layer, and the rate at which layers load."""
-        whole, layers = self._work, self._work.config.layers
-        self._work = replace(whole, microbatches=1)
+        whole, layers = self._work, self._work.learning.model.layers
+        self._work = replace(whole, computed=replace(whole.computed, microbatches=1))
         self._model = self._grouped([1] * layers)
         for _ in range(_TRIALS):
             self._model.begin()
@@ -321,4 +327,4 @@ class SwappedCompute(Compute, MeasuredDevice):
         del self._model
         gc.collect()
         swapped = tuple(SwappedLayer(*each) for each in costs)
-        return best_grouping(SwappedModel(swapped, whole.microbatches, max(1, rate), memory_bytes))
+        return best_grouping(SwappedModel(swapped, whole.computed.microbatches, max(1, rate), memory_bytes))

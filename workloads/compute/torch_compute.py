@@ -15,7 +15,7 @@ from wanbed.results.records.span_log import NO_MICROBATCH, DeviceRecord
 from wanbed.workloads.compute.compute import BucketCompute, Compute, MeasuredDevice, TrainingGpu
 from wanbed.workloads.compute.device.device_measurement import DeviceMeasurement
 from wanbed.workloads.compute.device.staging import IncomingCopy, OutgoingCopy, create_staging
-from wanbed.workloads.compute.device.torch_device import as_tensor, choose_kernels, create_device
+from wanbed.workloads.compute.device.torch_device import as_tensor, configured_device
 from wanbed.workloads.compute.flat_parameters import FlatParameters
 from wanbed.workloads.compute.torch_work import TorchWork
 from wanbed.workloads.gpt.gpt_stage import (
@@ -129,7 +129,7 @@ class TorchCompute(Compute, BucketCompute, MeasuredDevice):
     ``parameters`` are its weights, gradients and optimizer. ``synchronized`` takes the steps of its synchronisations;
     None without any.
 
-    The same inputs give the same bits on the CPU, and with ``work.deterministic`` on a GPU too.
+    The same inputs give the same bits on the CPU, and with a deterministic ``work.device`` on a GPU too.
 
     The loss of each microbatch is divided by microbatches x pipelines, so that gradients summed over the replicas are
     those of the mean over the iteration's whole batch; by the microbatches alone where replicas train alone.
@@ -147,25 +147,25 @@ class TorchCompute(Compute, BucketCompute, MeasuredDevice):
     """
 
     def __init__(self, work: TorchWork, release: Callable[[memoryview], None], gpu: TrainingGpu | None = None) -> None:
-        torch.set_num_threads(work.threads)
-        choose_kernels(deterministic=work.deterministic)
+        computed, learning = work.computed, work.learning
         self._work = work
         self._gpu = gpu
         self._release = release
-        self._device = create_device(work.device)
-        neighbours = sum((part > 0) + (part < work.all_parts - 1) for part in work.parts)
-        message_bytes = work.config.activation_bytes(work.precision)
-        self._staging = create_staging(self._device, message_bytes, 2 * neighbours * work.microbatches)
-        self._measurement = DeviceMeasurement(self._device, work.check_iteration)
-        self._dtype = DTYPES[work.precision]
-        self._tokens = TokenSource(work.config, work.seed, work.text, work.held_out)
-        self._parts = [self._part(number) for number in work.parts]
-        self.parameters = self._parameters = FlatParameters([part.module for part in self._parts], work.learning_rate)
+        self._device = configured_device(work.device)
+        neighbours = sum((part > 0) + (part < computed.all_parts - 1) for part in computed.parts)
+        message_bytes = learning.model.activation_bytes(learning.precision)
+        self._staging = create_staging(self._device, message_bytes, 2 * neighbours * computed.microbatches)
+        self._measurement = DeviceMeasurement(self._device, work.device.check_iteration)
+        self._dtype = DTYPES[learning.precision]
+        self._tokens = TokenSource(learning.model, learning.seed, learning.text, learning.held_out)
+        self._parts = [self._part(number) for number in computed.parts]
+        modules = [part.module for part in self._parts]
+        self.parameters = self._parameters = FlatParameters(modules, learning.learning_rate)
         self.synchronized: OuterSteps | None = None
         if work.synchronization is not None:
             parameters = self._parameters
             outer = OuterOptimizer(
-                parameters.exact, work.synchronization, work.pipelines, changed=parameters.exact_changed
+                parameters.exact, work.synchronization, computed.pipelines, changed=parameters.exact_changed
             )
             self.synchronized = OuterSteps(
                 outer, lambda step: self._timed(step, "optimizer", NO_MICROBATCH), self._release
@@ -198,9 +198,9 @@ class TorchCompute(Compute, BucketCompute, MeasuredDevice):
             part.module.defer_weight_gradients(self._deferred)
 
     def _part(self, number: int) -> _Part:
-        work = self._work
-        module = build_stage(work.config, number, work.all_parts, work.seed, self._dtype)
-        return _Part(module.to(self._device.device), number == 0, number == work.all_parts - 1)
+        learning, parts = self._work.learning, self._work.computed.all_parts
+        module = build_stage(learning.model, number, parts, learning.seed, self._dtype)
+        return _Part(module.to(self._device.device), number == 0, number == parts - 1)
 
     def begin(self, iteration: int) -> None:
         """Begin ``iteration``: use its tokens, and set the gradients to zero."""
@@ -297,7 +297,7 @@ class TorchCompute(Compute, BucketCompute, MeasuredDevice):
 
         The mean over the replicas is the iteration's loss.
         """
-        if len(self._losses) < self._work.microbatches:
+        if len(self._losses) < self._work.computed.microbatches:
             return None
         # The exact sum does not depend on the order in which a schedule runs the forwards.
         return math.fsum(torch.stack(tuple(self._losses.values())).tolist()) * self._work.gradient_replicas
@@ -356,10 +356,11 @@ class TorchCompute(Compute, BucketCompute, MeasuredDevice):
         return _InFlight(self._shaped(copy).requires_grad_(), payload, targets)
 
     def _batch(self, microbatch: int) -> tuple[Tensor, Tensor]:
-        return self._tokens.batch(self._iteration, self._work.pipeline, microbatch)
+        return self._tokens.batch(self._iteration, self._work.computed.pipeline, microbatch)
 
     def _shaped(self, copy: IncomingCopy) -> Tensor:
-        return copy.tensor.view(1, self._work.config.context, self._work.config.hidden)
+        model = self._work.learning.model
+        return copy.tensor.view(1, model.context, model.hidden)
 
     def _output(self, microbatch: int, chunk: int) -> Tensor:
         """Return the activation for the next stage or, at the last stage, the microbatch's part of the mean loss."""
@@ -367,7 +368,7 @@ class TorchCompute(Compute, BucketCompute, MeasuredDevice):
         output: Tensor = self._parts[chunk].module(held.inputs)
         if held.targets is None:
             return output
-        return language_loss(output, held.targets) / (self._work.microbatches * self._work.gradient_replicas)
+        return language_loss(output, held.targets) / (self._work.computed.microbatches * self._work.gradient_replicas)
 
     def _forward(self, microbatch: int, chunk: int) -> None:
         with torch.set_grad_enabled(not self._work.recompute):

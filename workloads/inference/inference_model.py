@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from types import MappingProxyType
 
-from wanbed.workloads.compute.torch_work import DEVICES
+from wanbed.workloads.compute.device_settings import DEVICES
 
 
 @dataclass(frozen=True)

@@ -125,10 +125,11 @@ class StageDriver:
     """
 
     def __init__(self, work: TorchWork) -> None:
-        self._work = replace(work, learning_rate=_LEARNING_RATE)
+        self._work = replace(work, learning=replace(work.learning, learning_rate=_LEARNING_RATE))
         self._compute = TorchCompute(self._work, release=lambda _: None)
         self._actions = _SPLIT if work.split_backward else _WHOLE
-        self._is_first, self._is_last = work.stage == 0, work.stage == work.stages - 1
+        stage, stages = work.computed.stage, work.computed.stages
+        self._is_first, self._is_last = stage == 0, stage == stages - 1
         # Not zeros: the power of matrix products, and so a GPU's clock, depends on the values.
         self._activation, self._gradient = self._payload(1.0), self._payload(_GRADIENT_DEVIATION)
 
@@ -171,10 +172,10 @@ class StageDriver:
 
     def _payload(self, deviation: float) -> memoryview:
         """Return random values where a rank receives messages: on a GPU's host in pinned memory."""
-        config = self._work.config
-        generator = torch.Generator().manual_seed(self._work.seed)
-        values = torch.randn(config.context * config.hidden, generator=generator) * deviation
-        payload = as_bytes(values.to(DTYPES[self._work.precision]))
+        learning = self._work.learning
+        generator = torch.Generator().manual_seed(learning.seed)
+        values = torch.randn(learning.model.context * learning.model.hidden, generator=generator) * deviation
+        payload = as_bytes(values.to(DTYPES[learning.precision]))
         received = self._compute.receive_buffer(payload.nbytes)
         if received is None:
             return payload

@@ -20,8 +20,8 @@ from wanbed.testbed.network.address_book import LoopbackAddressBook
 from wanbed.testbed.network.links.wan_link import course_of
 from wanbed.testbed.network.topology import Topology
 from wanbed.workloads.compute.backends.torch_backend import torch_work
+from wanbed.workloads.compute.device_settings import SwapSettings
 from wanbed.workloads.compute.replay import ReplayDurations
-from wanbed.workloads.compute.torch_work import SwapSettings
 from wanbed.workloads.inference.inference_model import INFERENCE_MODELS
 from wanbed.workloads.message import Message, MessageKind
 from wanbed.workloads.rank_config import RankConfig, read_rank_config
@@ -178,7 +178,7 @@ def test_torch_is_reported_which_iteration_the_profiler_watches() -> None:
 def test_torch_is_told_whether_kernels_are_to_be_deterministic(written: dict[str, bool], deterministic: bool) -> None:
     of = point(model="gpt-tiny", compute={"kind": "torch", **written}, training={"precision": "fp32"})
     works = [torch_work(plan.compute, tuple(ActionKind)) for plan in planned(of)]
-    assert {work.deterministic for work in works} == {deterministic}
+    assert {work.device.deterministic for work in works} == {deterministic}
     assert present(inference_work(of.spec, INFERENCE_MODELS["llama-tiny"])).deterministic is deterministic
 
 
@@ -267,7 +267,7 @@ def test_a_plan_reads_back_from_the_file_that_a_rank_is_given(tmp_path: Path, of
 @pytest.mark.parametrize("device", ["cpu", "cuda", None])
 def test_every_rank_is_given_the_device_that_was_decided(device: str | None) -> None:
     of = point(model="gpt-tiny", compute={"kind": "torch", "device": "auto"}, training={"precision": "fp32"})
-    assert {plan.compute.device.name for plan in planned(of, device=device)} == {device}
+    assert {plan.compute.device.name for plan in planned(of, device=device)} == {device or "auto"}
 
 
 def test_ranks_on_several_machines_have_a_minute_for_their_rendezvous() -> None:
@@ -311,8 +311,7 @@ def test_ranks_that_swap_measure_their_groups_unless_a_profile_is_named(profile:
     assert variant.grouping is not None
     sizes = None if profile is None else variant.grouping.sizes
     for plan in planned(of):
-        assert plan.compute.learning is not None
-        assert plan.compute.learning.swapping == SwapSettings(sizes, 10**9)
+        assert plan.compute.device.swapping == SwapSettings(sizes, 10**9)
         assert plan.shape.virtual_stages == 1
 
 

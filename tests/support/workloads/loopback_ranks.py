@@ -11,7 +11,8 @@ from pathlib import Path
 
 from tests.support.workloads.forked_rank import ForkedRank
 from wanbed.results.records.span_log import RankPlace, read_span_log
-from wanbed.workloads.compute.backends.backend import ComputeConfig, ComputedStage
+from wanbed.workloads.compute.backends.backend import ComputeConfig
+from wanbed.workloads.compute.computed_stage import ComputedStage
 from wanbed.workloads.compute.replay import ReplayCosts, ReplayDurations, ReplaySizes
 from wanbed.workloads.connected_config import RankProcessConfig
 from wanbed.workloads.rank_config import RankConfig, ScheduleConfig
@@ -99,8 +100,6 @@ def make_configs(
                     ),
                 ),
                 computed=ComputedStage(stages, stage, pipelines, pipeline, shape.microbatches),
-                precision="fp32",
-                seed=3,
             ),
             links=LinksConfig(
                 rank=rank,

@@ -4,8 +4,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.support.workloads.loopback_ranks import GPIPE, make_configs
-from wanbed.workloads.compute.backends.backend import DeviceSettings, LearningConfig
+from wanbed.workloads.compute.device_settings import TrainingDevice
 from wanbed.workloads.gpt.gpt_config import GptConfig
+from wanbed.workloads.gpt.learning_config import LearningConfig
 from wanbed.workloads.rank_config import RankConfig
 from wanbed.workloads.schedules.pipeline_shape import PipelineShape
 from wanbed.workloads.transport.links_config import BoundariesConfig
@@ -40,10 +41,8 @@ def make_torch_configs(
             compute=replace(
                 plan.compute,
                 backend=TORCH,
-                precision=precision,
-                seed=SEED,
-                learning=LearningConfig(model, LEARNING_RATE),
-                device=DeviceSettings("cpu", check_iteration=check_iteration),
+                learning=LearningConfig(model, LEARNING_RATE, precision, SEED),
+                device=TrainingDevice("cpu", check_iteration=check_iteration),
             ),
             links=replace(plan.links, boundaries=sized(plan.links.boundaries)),
             rendezvous=replace(plan.rendezvous, timeout_ns=60_000_000_000),

@@ -3,8 +3,9 @@
 import itertools
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
+from tests.support.workloads.changed import changed
 from tests.support.workloads.reference_training import Gradients
 from wanbed.workloads.compute.torch_compute import TorchCompute
 from wanbed.workloads.compute.torch_work import TorchWork
@@ -84,15 +85,16 @@ def train_by_hand(
     after each action. With ``buckets`` the last action to compute gradients hands them over in so many buckets, each of
     which must not change from then on.
     """
-    pipelines, stages, microbatches = range(work.pipelines), range(work.stages), range(work.microbatches)
+    computed = work.computed
+    pipelines, stages, microbatches = range(computed.pipelines), range(computed.stages), range(computed.microbatches)
     messages = _Messages(meanwhile)
 
     def recomputes(stage: int) -> bool:
-        return work.recompute and (last_recomputes or stage + 1 < work.stages)
+        return work.recompute and (last_recomputes or stage + 1 < computed.stages)
 
     computes = [
         [
-            TorchCompute(replace(work, pipeline=pipeline, stage=stage, recompute=recomputes(stage)), messages.release)
+            TorchCompute(changed(work, pipeline=pipeline, stage=stage, recompute=recomputes(stage)), messages.release)
             for stage in stages
         ]
         for pipeline in pipelines
@@ -105,7 +107,7 @@ def train_by_hand(
     def perform(compute: TorchCompute, kind: ActionKind, microbatch: int) -> None:
         action = Action(kind, microbatch)
         gradients_of[compute] += kind is gradient_kind
-        if buckets and kind is gradient_kind and gradients_of[compute] == work.microbatches:
+        if buckets and kind is gradient_kind and gradients_of[compute] == computed.microbatches:
             start_ns, end_ns = _perform_in_buckets(compute, action, buckets, handed_over)
         else:
             start_ns, end_ns = compute.perform(action)
@@ -119,7 +121,7 @@ def train_by_hand(
                 if stage > 0:
                     messages.receive(compute, Message(MessageKind.ACTIVATION, microbatch))
                 perform(compute, ActionKind.FORWARD, microbatch)
-            for microbatch in several if stage + 1 < work.stages else ():
+            for microbatch in several if stage + 1 < computed.stages else ():
                 messages.send(iteration, compute, row[stage + 1], Message(MessageKind.ACTIVATION, microbatch))
 
     def backward(iteration: int, row: list[TorchCompute], several: list[int]) -> None:
@@ -127,7 +129,7 @@ def train_by_hand(
             for microbatch in several:
                 if recomputes(stage):
                     perform(compute, ActionKind.RECOMPUTE, microbatch)
-                if stage + 1 < work.stages:
+                if stage + 1 < computed.stages:
                     messages.receive(compute, Message(MessageKind.GRADIENT, microbatch))
                 kind = ActionKind.BACKWARD_INPUT if work.split_backward else ActionKind.BACKWARD
                 perform(compute, kind, microbatch)

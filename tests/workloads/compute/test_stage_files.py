@@ -5,12 +5,15 @@ from pathlib import Path
 import pytest
 import torch
 
+from wanbed.workloads.compute.computed_stage import ComputedStage
+from wanbed.workloads.compute.device_settings import TrainingDevice
 from wanbed.workloads.compute.flat_parameters import FlatParameters
 from wanbed.workloads.compute.stage_files import load_state, save_state
 from wanbed.workloads.compute.torch_compute import TorchCompute
 from wanbed.workloads.compute.torch_work import TorchWork
 from wanbed.workloads.gpt.gpt_config import GptConfig
 from wanbed.workloads.gpt.gpt_stage import build_stage
+from wanbed.workloads.gpt.learning_config import LearningConfig
 from wanbed.workloads.message import Message, MessageKind
 from wanbed.workloads.schedules.action import Action, ActionKind
 
@@ -67,17 +70,9 @@ def computing(count: int) -> list[TorchCompute]:
     return [
         TorchCompute(
             TorchWork(
-                config=CONFIG,
-                stages=count,
-                stage=stage,
-                pipelines=1,
-                pipeline=0,
-                microbatches=2,
-                recompute=False,
-                precision="fp32",
-                device="cpu",
-                seed=1,
-                learning_rate=0.01,
+                ComputedStage(stages=count, stage=stage, pipelines=1, pipeline=0, microbatches=2),
+                LearningConfig(CONFIG, 0.01, "fp32", seed=1),
+                TrainingDevice("cpu"),
             ),
             lambda payload: None,
         )

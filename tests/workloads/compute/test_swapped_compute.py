@@ -6,23 +6,24 @@ from typing import Any
 import pytest
 
 from studies.gpu_kit.check_swapping import train_alone, without_swapping
+from tests.support.workloads.changed import changed
 from tests.support.workloads.one_thread import one_thread
 from tests.workloads.compute.hostile.programs import WORK
-from wanbed.workloads.compute.torch_work import SwapSettings, TorchWork
+from wanbed.workloads.compute.device_settings import SwapSettings, TrainingDevice
+from wanbed.workloads.compute.torch_work import TorchWork
 from wanbed.workloads.synchronization.synchronization import Synchronization
 
 LAYERS, ITERATIONS = 5, 3
 
 SIZES = (1, 2, 1, 1)
 
-WHOLE = replace(
+WHOLE = changed(
     WORK,
-    config=replace(WORK.config, layers=LAYERS),
+    model=replace(WORK.learning.model, layers=LAYERS),
     stages=1,
     pipelines=1,
-    device="cpu",
+    device=TrainingDevice("cpu", swapping=SwapSettings(SIZES)),
     split_backward=False,
-    swapping=SwapSettings(SIZES),
 )
 
 _one_thread = pytest.fixture(autouse=True)(one_thread)
@@ -30,7 +31,7 @@ _one_thread = pytest.fixture(autouse=True)(one_thread)
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_losses_gradients_and_weights_are_those_without_swapping(precision: str) -> None:
-    work = replace(WHOLE, precision=precision)
+    work = changed(WHOLE, precision=precision)
     assert train_alone(work, ITERATIONS).same_bits(train_alone(without_swapping(work), ITERATIONS))
 
 
@@ -49,8 +50,9 @@ def test_all_but_the_last_two_groups_are_loaded_twice_and_gradients_go_back_once
 
 
 def test_groups_that_are_measured_fit_into_the_memory() -> None:
-    largest = WHOLE.config.gradient_bytes(0, LAYERS, "fp32") + WHOLE.config.gradient_bytes(1, LAYERS, "fp32")
-    record = train_alone(replace(WHOLE, swapping=SwapSettings(memory_bytes=largest)), 1).swapping
+    model = WHOLE.learning.model
+    largest = model.gradient_bytes(0, LAYERS, "fp32") + model.gradient_bytes(1, LAYERS, "fp32")
+    record = train_alone(changed(WHOLE, swapping=SwapSettings(memory_bytes=largest)), 1).swapping
     assert record is not None
     assert [group.layers for group in record.groups] == [1] * LAYERS
     assert record.planned_ns is not None
@@ -59,7 +61,7 @@ def test_groups_that_are_measured_fit_into_the_memory() -> None:
 
 def test_a_memory_that_no_two_layers_fit_into_is_refused() -> None:
     with pytest.raises(ValueError, match=r"^memory_bytes: 100 hold no group of layers and the next one"):
-        train_alone(replace(WHOLE, swapping=SwapSettings(memory_bytes=100)), 1)
+        train_alone(changed(WHOLE, swapping=SwapSettings(memory_bytes=100)), 1)
 
 
 @pytest.mark.parametrize(
@@ -74,8 +76,8 @@ def test_a_memory_that_no_two_layers_fit_into_is_refused() -> None:
 )
 def test_what_swapping_does_not_go_with_is_refused(changes: dict[str, Any], fault: str) -> None:
     with pytest.raises(ValueError, match=rf"^swapping: .*{fault}"):
-        replace(WHOLE, **changes)
+        changed(WHOLE, **changes)
 
 
 def test_replicas_that_synchronise_may_swap() -> None:
-    assert isinstance(replace(WHOLE, pipelines=2, synchronization=Synchronization(1)), TorchWork)
+    assert isinstance(changed(WHOLE, pipelines=2, synchronization=Synchronization(1)), TorchWork)

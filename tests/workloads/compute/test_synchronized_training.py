@@ -11,9 +11,12 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 from tests.support.workloads.one_thread import one_thread
 from tests.support.workloads.reference_local_updates import train_tiny_replicas
 from tests.support.workloads.torch_configs import LEARNING_RATE, MICROBATCHES, SEED, TINY
+from wanbed.workloads.compute.computed_stage import ComputedStage
+from wanbed.workloads.compute.device_settings import TrainingDevice
 from wanbed.workloads.compute.torch_compute import TorchCompute
 from wanbed.workloads.compute.torch_work import TorchWork
 from wanbed.workloads.gpt.gpt_stage import build_stage, language_loss
+from wanbed.workloads.gpt.learning_config import LearningConfig
 from wanbed.workloads.gpt.tokens import TokenSource
 from wanbed.workloads.schedules.action import Action, ActionKind
 from wanbed.workloads.synchronization.outer_optimizer import OuterSteps
@@ -27,7 +30,11 @@ EVERY_STEP = Synchronization(1, outer_learning_rate=1.0, outer_momentum=0.0)
 
 def replicas_of(synchronization: Synchronization) -> list[TorchCompute]:
     works = [
-        TorchWork(TINY, 1, 0, REPLICAS, replica, MICROBATCHES, False, "fp32", "cpu", SEED, LEARNING_RATE)
+        TorchWork(
+            ComputedStage(stages=1, stage=0, pipelines=REPLICAS, pipeline=replica, microbatches=MICROBATCHES),
+            LearningConfig(TINY, LEARNING_RATE, "fp32", SEED),
+            TrainingDevice("cpu"),
+        )
         for replica in range(REPLICAS)
     ]
     return [TorchCompute(replace(work, synchronization=synchronization), lambda _: None) for work in works]

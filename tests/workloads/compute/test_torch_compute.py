@@ -1,7 +1,6 @@
 """Buckets are complete in order, each as soon as all gradients in it are final."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,13 +9,17 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
+from tests.support.workloads.changed import changed
 from tests.support.workloads.one_thread import one_thread
 from tests.support.workloads.reference_training import ReferenceTraining, relative_error, train_reference
 from tests.workloads.compute.hand_driven import train_by_hand
+from wanbed.workloads.compute.computed_stage import ComputedStage
+from wanbed.workloads.compute.device_settings import TrainingDevice
 from wanbed.workloads.compute.torch_compute import GradientBuckets, TorchCompute
 from wanbed.workloads.compute.torch_work import TorchWork
 from wanbed.workloads.gpt.gpt_config import GptConfig
 from wanbed.workloads.gpt.gpt_stage import build_stage, language_loss
+from wanbed.workloads.gpt.learning_config import LearningConfig
 from wanbed.workloads.gpt.tokens import TokenSource
 from wanbed.workloads.message import Message, MessageKind
 from wanbed.workloads.schedules.action import Action, ActionKind
@@ -78,17 +81,9 @@ SMALL = GptConfig(layers=4, hidden=32, context=16, heads=4, vocabulary=64)
 ITERATIONS = 3
 
 WORK = TorchWork(
-    config=SMALL,
-    stages=4,
-    stage=0,
-    pipelines=2,
-    pipeline=0,
-    microbatches=3,
-    recompute=False,
-    precision="fp32",
-    device="cpu",
-    seed=3,
-    learning_rate=1e-3,
+    ComputedStage(stages=4, stage=0, pipelines=2, pipeline=0, microbatches=3),
+    LearningConfig(SMALL, 1e-3, "fp32", seed=3),
+    TrainingDevice("cpu"),
 )
 
 ACTIVATION = Message(MessageKind.ACTIVATION, 0)
@@ -101,12 +96,13 @@ def never(payload: memoryview) -> None:
 
 
 def payload_of(work: TorchWork, seed: int) -> memoryview:
-    size = work.config.context * work.config.hidden
+    model = work.learning.model
+    size = model.context * model.hidden
     return memoryview(bytearray(np.random.default_rng(seed).standard_normal(size, dtype=np.float32)))
 
 
 def middle_stage(release: Callable[[memoryview], None] = never, **changes: object) -> TorchCompute:
-    compute = TorchCompute(replace(WORK, stage=1, **changes), release)
+    compute = TorchCompute(changed(WORK, stage=1, **changes), release)
     compute.begin(0)
     return compute
 
@@ -114,7 +110,7 @@ def middle_stage(release: Callable[[memoryview], None] = never, **changes: objec
 @pytest.fixture(scope="module")
 def reference() -> ReferenceTraining:
     return train_reference(
-        TINY, pipelines=2, microbatches=3, iterations=ITERATIONS, seed=3, learning_rate=WORK.learning_rate
+        TINY, pipelines=2, microbatches=3, iterations=ITERATIONS, seed=3, learning_rate=WORK.learning.learning_rate
     )
 
 
@@ -123,7 +119,7 @@ def reference() -> ReferenceTraining:
 def test_a_cut_model_is_trained_as_the_whole_is_in_one_process(
     stages: int, recompute: bool, split_backward: bool, reference: ReferenceTraining
 ) -> None:
-    work = replace(WORK, config=TINY, stages=stages, recompute=recompute, split_backward=split_backward)
+    work = changed(WORK, model=TINY, stages=stages, recompute=recompute, split_backward=split_backward)
     found = train_by_hand(work, ITERATIONS)
     assert found.losses == pytest.approx(reference.losses, rel=1e-6)
     assert relative_error(found.gradients, reference.gradients) <= 1e-5
@@ -139,7 +135,7 @@ def test_a_cut_model_is_trained_as_the_whole_is_in_one_process(
 def test_gradients_that_are_handed_over_in_buckets_are_the_same_bits(
     stages: int, recompute: bool, split_backward: bool, buckets: int
 ) -> None:
-    work = replace(WORK, stages=stages, recompute=recompute, split_backward=split_backward)
+    work = changed(WORK, stages=stages, recompute=recompute, split_backward=split_backward)
     whole, found = train_by_hand(work, 2), train_by_hand(work, 2, buckets=buckets)
     assert found.losses == whole.losses
     assert relative_error(found.gradients, whole.gradients) == 0
@@ -158,14 +154,14 @@ def test_gradients_are_those_of_the_mean_over_the_batch_as_a_whole() -> None:
 
 
 def test_training_lowers_the_loss() -> None:
-    losses = train_by_hand(replace(WORK, stages=2, pipelines=1, microbatches=8, learning_rate=1e-2), 50).losses
+    losses = train_by_hand(changed(WORK, stages=2, pipelines=1, microbatches=8, learning_rate=1e-2), 50).losses
     assert losses[0] == pytest.approx(np.log(64), rel=0.02)
     # Each token is one of 8, evenly: no model gets below log 8 but by chance.
     assert np.log(8) < losses[-1] < 3
 
 
 def test_the_last_stage_may_recompute_as_well() -> None:
-    work = replace(WORK, recompute=True)
+    work = changed(WORK, recompute=True)
     with_last, without = (train_by_hand(work, 2, last_recomputes=last) for last in (True, False))
     assert with_last.spans[ActionKind.RECOMPUTE] > without.spans[ActionKind.RECOMPUTE]
     assert with_last.losses == without.losses
@@ -174,14 +170,14 @@ def test_the_last_stage_may_recompute_as_well() -> None:
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_the_same_inputs_give_the_same_bits(precision: str) -> None:
-    work = replace(WORK, precision=precision, recompute=True, split_backward=True)
+    work = changed(WORK, precision=precision, recompute=True, split_backward=True)
     one, other = train_by_hand(work, 3), train_by_hand(work, 3)
     assert one.losses == other.losses
     assert relative_error(one.gradients, other.gradients) == 0
 
 
 def test_bf16_follows_fp32_as_closely_as_it_can() -> None:
-    exact, rounded = (train_by_hand(replace(WORK, precision=precision), ITERATIONS) for precision in ("fp32", "bf16"))
+    exact, rounded = (train_by_hand(changed(WORK, precision=precision), ITERATIONS) for precision in ("fp32", "bf16"))
     # bf16 has 8 bits of precision: a rounding is off by up to 0.4 %, and losses average over many.
     assert rounded.losses == pytest.approx(exact.losses, rel=1e-3)
     assert rounded.losses != exact.losses
@@ -191,7 +187,7 @@ def test_bf16_follows_fp32_as_closely_as_it_can() -> None:
 def test_a_text_is_what_is_trained_on(tmp_path: Path) -> None:
     (tmp_path / "text").write_bytes(b"a rose is a rose is a rose " * 20)
     text = str(tmp_path / "text")
-    found = train_by_hand(replace(WORK, text=text), 2)
+    found = train_by_hand(changed(WORK, text=text), 2)
     expected = train_reference(SMALL, pipelines=2, microbatches=3, iterations=2, seed=3, learning_rate=1e-3, text=text)
     assert found.losses == pytest.approx(expected.losses, rel=1e-6)
 
@@ -306,7 +302,7 @@ def test_a_lone_pipeline_has_nothing_to_sum() -> None:
 
 
 def test_the_loss_is_known_at_the_last_stage_after_the_last_forward() -> None:
-    compute = TorchCompute(replace(WORK, stages=1, microbatches=2), never)
+    compute = TorchCompute(changed(WORK, stages=1, microbatches=2), never)
     for iteration in range(2):
         compute.begin(iteration)
         compute.perform(Action(ActionKind.FORWARD, 1))
@@ -343,7 +339,7 @@ class Sharing:
 
 def test_a_gpu_that_is_shared_is_claimed_for_each_action_and_for_the_update() -> None:
     gpu = Sharing()
-    compute = TorchCompute(replace(WORK, stages=1, stage=0, pipelines=1, pipeline=0), never, gpu)
+    compute = TorchCompute(changed(WORK, stages=1, stage=0, pipelines=1, pipeline=0), never, gpu)
     compute.begin(4)
     spans = [compute.perform(Action(ActionKind.FORWARD, 1)), compute.update()]
     for (start_ns, end_ns), named in zip(spans, (("forward", 1), ("optimizer", -1)), strict=True):
@@ -356,4 +352,4 @@ def test_a_gpu_that_is_shared_is_claimed_for_each_action_and_for_the_update() ->
 @pytest.mark.skipif(torch.cuda.is_available(), reason="shows what happens on a machine without a GPU")
 def test_a_gpu_that_is_not_there_is_reported() -> None:
     with pytest.raises(ValueError, match=r"^device: torch sees no GPU here, take cpu or auto$"):
-        middle_stage(device="cuda")
+        middle_stage(device=TrainingDevice("cuda"))

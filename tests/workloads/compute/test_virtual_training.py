@@ -2,14 +2,17 @@
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 
+from tests.support.workloads.changed import changed
 from tests.support.workloads.reference_training import Gradients, ReferenceTraining, relative_error, train_reference
+from wanbed.workloads.compute.computed_stage import ComputedStage
+from wanbed.workloads.compute.device_settings import TrainingDevice
 from wanbed.workloads.compute.torch_compute import TorchCompute
 from wanbed.workloads.compute.torch_work import TorchWork
 from wanbed.workloads.gpt.gpt_config import GptConfig
+from wanbed.workloads.gpt.learning_config import LearningConfig
 from wanbed.workloads.message import Message
 from wanbed.workloads.schedules.action import Action
 from wanbed.workloads.schedules.pipeline_shape import PipelineShape
@@ -21,17 +24,9 @@ TINY = GptConfig(layers=4, hidden=128, context=128, heads=4, vocabulary=256)
 STAGES, PIPELINES, MICROBATCHES, ITERATIONS = 2, 2, 4, 3
 BUCKETS = 5
 WORK = TorchWork(
-    config=TINY,
-    stages=STAGES,
-    stage=0,
-    pipelines=PIPELINES,
-    pipeline=0,
-    microbatches=MICROBATCHES,
-    recompute=False,
-    precision="fp32",
-    device="cpu",
-    seed=3,
-    learning_rate=1e-3,
+    ComputedStage(stages=STAGES, stage=0, pipelines=PIPELINES, pipeline=0, microbatches=MICROBATCHES),
+    LearningConfig(TINY, 1e-3, "fp32", seed=3),
+    TrainingDevice("cpu"),
 )
 
 
@@ -43,7 +38,7 @@ def reference() -> ReferenceTraining:
         microbatches=MICROBATCHES,
         iterations=ITERATIONS,
         seed=3,
-        learning_rate=WORK.learning_rate,
+        learning_rate=WORK.learning.learning_rate,
     )
 
 
@@ -104,7 +99,7 @@ def test_virtual_stages_train_as_the_whole_model_does(
     kind: type[Schedule], recompute: bool, in_buckets: bool, reference: ReferenceTraining
 ) -> None:
     shape = PipelineShape(STAGES, MICROBATCHES, recompute, virtual_stages=2)
-    work = replace(WORK, recompute=recompute, split_backward=kind.splits_backward, virtual=kind(shape).virtual)
+    work = changed(WORK, recompute=recompute, split_backward=kind.splits_backward, virtual=kind(shape).virtual)
     lent: list[memoryview] = []
 
     def release(payload: memoryview) -> None:
@@ -112,7 +107,7 @@ def test_virtual_stages_train_as_the_whole_model_does(
         payload[:] = b"\xff" * payload.nbytes
 
     computes = [
-        [TorchCompute(replace(work, pipeline=pipeline, stage=stage), release) for stage in range(STAGES)]
+        [TorchCompute(changed(work, pipeline=pipeline, stage=stage), release) for stage in range(STAGES)]
         for pipeline in range(PIPELINES)
     ]
     losses = []
@@ -138,7 +133,7 @@ def test_virtual_stages_train_as_the_whole_model_does(
 def test_the_first_stage_of_a_v_has_the_embeddings_and_the_head() -> None:
     virtual = ZeroBubbleV(PipelineShape(STAGES, MICROBATCHES, virtual_stages=2)).virtual
     first, last = (
-        set(TorchCompute(replace(WORK, stage=stage, virtual=virtual), lambda _: None).named_gradients())
+        set(TorchCompute(changed(WORK, stage=stage, virtual=virtual), lambda _: None).named_gradients())
         for stage in range(STAGES)
     )
     assert {"tokens.weight", "positions.weight", "head.weight", "norm.weight"} <= first

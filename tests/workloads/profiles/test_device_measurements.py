@@ -7,13 +7,17 @@ from dataclasses import replace
 import pytest
 import torch
 
+from tests.support.workloads.changed import changed
 from tests.support.workloads.hostile_gpu.on_hostile_gpu import on_hostile_gpu
+from wanbed.workloads.compute.computed_stage import ComputedStage
 from wanbed.workloads.compute.device import device_measurement
 from wanbed.workloads.compute.device.device_measurement import EventTimer
 from wanbed.workloads.compute.device.torch_device import CpuDevice, as_tensor
+from wanbed.workloads.compute.device_settings import TrainingDevice
 from wanbed.workloads.compute.torch_compute import TorchCompute
 from wanbed.workloads.compute.torch_work import TorchWork
 from wanbed.workloads.gpt.gpt_config import GptConfig
+from wanbed.workloads.gpt.learning_config import LearningConfig
 from wanbed.workloads.inference.inference_model import InferenceModel
 from wanbed.workloads.inference.inference_stage import InferenceStage
 from wanbed.workloads.profiles import device_measurements
@@ -107,17 +111,10 @@ def test_the_tokens_of_a_chunk_differ() -> None:
 TINY = GptConfig(layers=3, hidden=16, context=8, heads=2, vocabulary=32)
 
 WORK = TorchWork(
-    config=TINY,
-    stages=3,
-    stage=1,
-    pipelines=1,
-    pipeline=0,
-    microbatches=1,
+    ComputedStage(stages=3, stage=1, pipelines=1, pipeline=0, microbatches=1),
+    LearningConfig(TINY, 1e-3, "fp32", seed=0),
+    TrainingDevice("cpu"),
     recompute=True,
-    precision="fp32",
-    device="cpu",
-    seed=0,
-    learning_rate=1e-3,
 )
 
 QUICK = Pace(7, 0, 0)
@@ -131,7 +128,7 @@ ACTIONS = {"forward", "recompute", "backward", "backward_input", "backward_weigh
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_every_action_of_every_stage_is_measured_in_every_repeat(stage: int, precision: str) -> None:
     lines: list[None] = []
-    work = replace(WORK, stage=stage, precision=precision)
+    work = changed(WORK, stage=stage, precision=precision)
     found = measure_stage(work, QUICK, lambda: lines.append(None))
     assert set(found) == ACTIONS
     assert all(len(figures) == 7 and min(figures) > 0 for figures in found.values())
@@ -188,7 +185,7 @@ def test_messages_of_a_measured_stage_come_from_pinned_memory() -> None:
 
 
 def test_a_stage_alone_is_measured_too() -> None:
-    work = replace(WORK, config=replace(TINY, layers=1), stages=1, stage=0)
+    work = changed(WORK, model=replace(TINY, layers=1), stages=1, stage=0)
     assert set(StageDriver(work).passes(1)) == {"forward", "recompute", "backward", "optimizer"}
 
 
@@ -215,7 +212,7 @@ def test_the_parts_of_backwards_are_measured_after_whole_ones() -> None:
 @pytest.mark.parametrize("stage", range(3))
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_no_step_of_a_measurement_changes_a_weight(stage: int, precision: str) -> None:
-    driver = StageDriver(replace(WORK, stage=stage, precision=precision, learning_rate=0.1))
+    driver = StageDriver(changed(WORK, stage=stage, precision=precision, learning_rate=0.1))
     weights = driver._compute._parameters.weights
     before = weights.clone()
     for _ in range(40):

@@ -4,13 +4,13 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from functools import cache
 from random import Random
 from select import select
 
 import pytest
 
+from tests.support.workloads.changed import changed
 from tests.support.workloads.hostile_gpu.on_hostile_gpu import EACH_ORDER, EACH_SEED, on_hostile_gpu
 from tests.support.workloads.hostile_gpu.streams import Order
 from tests.support.workloads.one_thread import one_thread
@@ -27,7 +27,7 @@ from wanbed.workloads.serving.prefill_compute import PieceResults, PrefillComput
 PATIENCE_S = 60
 ITERATIONS = 2
 REQUESTS = 2
-ALONE = replace(WORK, stages=1, pipelines=1, split_backward=False)
+ALONE = changed(WORK, stages=1, pipelines=1, split_backward=False)
 CUTS = ((0, 9), (9, 11))
 
 
@@ -61,7 +61,7 @@ class Sharing:
         for iteration in range(ITERATIONS):
             self.training.begin(iteration)
             for kind in (ActionKind.FORWARD, ActionKind.RECOMPUTE, ActionKind.BACKWARD):
-                for microbatch in range(WORK.microbatches):
+                for microbatch in range(WORK.computed.microbatches):
                     self.training.perform(Action(kind, microbatch))
                     self.gpu.idle()
                     bubble()

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from tests.support.workloads.loopback_ranks import LOOPBACK, REPLAY, Start, free_ports, outcome
 from wanbed.results.records.span_log import RankPlace, read_span_log
-from wanbed.workloads.compute.backends.backend import ComputeConfig, ComputedStage
+from wanbed.workloads.compute.backends.backend import ComputeConfig
+from wanbed.workloads.compute.computed_stage import ComputedStage
 from wanbed.workloads.compute.replay import ReplayCosts, ReplayDurations, ReplaySizes
 from wanbed.workloads.connected_config import RankProcessConfig
 from wanbed.workloads.message import Message, MessageKind
@@ -86,8 +87,6 @@ def configs(folder: Path, schedule: str, shape: PipelineShape) -> list[RankConfi
                     backend=REPLAY,
                     costs=ReplayCosts(durations),
                     computed=ComputedStage(stages, rank, 1, 0, shape.microbatches, virtual),
-                    precision="fp32",
-                    seed=3,
                     chunks=chunks,
                 ),
                 links=LinksConfig(

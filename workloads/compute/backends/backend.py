@@ -10,64 +10,18 @@ from wanbed.ground.class_path import create, load_subclass
 from wanbed.results.records.span_log import SwappingRecord
 from wanbed.workloads.collective.collective_config import CollectiveConfig
 from wanbed.workloads.compute.compute import BucketCompute, Compute, MeasuredDevice, SynchronizedCompute, TrainingGpu
+from wanbed.workloads.compute.computed_stage import ComputedStage
+from wanbed.workloads.compute.device_settings import TrainingDevice
 from wanbed.workloads.compute.replay import ReplayCosts
-from wanbed.workloads.compute.torch_work import SwapSettings
-from wanbed.workloads.gpt.gpt_config import GptConfig
-from wanbed.workloads.gpt.learnt_text import HeldOut
+from wanbed.workloads.gpt.learning_config import LearningConfig
 from wanbed.workloads.message import Message
 from wanbed.workloads.schedules.action import ActionKind
-from wanbed.workloads.schedules.pipeline_shape import VirtualStages
 from wanbed.workloads.synchronization.synchronization import Synchronization
 from wanbed.workloads.transport.links_config import DEFAULT_RENDEZVOUS_TIMEOUT_NS
 from wanbed.workloads.transport.receive_buffers import BufferPool
 
 if TYPE_CHECKING:
     from wanbed.workloads.collective.device_all_reduce import DeviceAllReduce, Report
-
-
-@dataclass(frozen=True)
-class ComputedStage:
-    """The stage that a rank computes, of one of ``pipelines`` pipelines with ``microbatches`` sequences an iteration.
-
-    ``virtual`` are the virtual stages, None where stages are not divided.
-    """
-
-    stages: int
-    stage: int
-    pipelines: int
-    pipeline: int
-    microbatches: int
-    virtual: VirtualStages | None = None
-
-
-@dataclass(frozen=True)
-class LearningConfig:
-    """The model that a back end trains, and how it learns.
-
-    - ``text``: the corpus or file that tokens are read from, None for synthetic tokens.
-    - ``held_out``: what is not learnt from, None for nothing.
-    - ``swapping``: how the whole model is swapped through the device, None where it is there all the time.
-    """
-
-    model: GptConfig
-    learning_rate: float
-    text: str | None = None
-    held_out: HeldOut | None = None
-    swapping: SwapSettings | None = None
-
-
-@dataclass(frozen=True)
-class DeviceSettings:
-    """The device that a back end computes on. ``name`` is None where the back end uses none, or chooses it itself.
-
-    ``threads`` are those of the CPU. ``check_iteration`` is the iteration that a profiler records too, None for none.
-    With ``deterministic`` kernels give the same bits in every run.
-    """
-
-    name: str | None = None
-    threads: int = 1
-    check_iteration: int | None = None
-    deterministic: bool = False
 
 
 @dataclass(frozen=True)
@@ -78,8 +32,6 @@ class ComputeConfig:
     - ``costs``: the stage's times as far as they are known ahead (dilated if the run is), and the sizes of what it
       sends. Where the stage is divided, they are those of all its virtual stages together, and have no sizes but that
       of the gradients; ``chunks`` are then the times and sizes of each one.
-    - ``precision``: that of weights, activations and gradients.
-    - ``seed``: for the initial weights and the synthetic tokens.
     - ``learning``: what the back end trains, None where it trains nothing.
     - ``synchronization``: how replicas that train alone are kept together, None where they sum gradients in every
       iteration. ``fragments_bytes`` are then the encoded sizes of the stage's fragments.
@@ -89,10 +41,8 @@ class ComputeConfig:
     backend: str
     costs: ReplayCosts
     computed: ComputedStage
-    precision: str
-    seed: int
     learning: LearningConfig | None = None
-    device: DeviceSettings = DeviceSettings()
+    device: TrainingDevice = field(default_factory=TrainingDevice)
     options: dict[str, Any] = field(default_factory=dict)
     chunks: tuple[ReplayCosts, ...] = ()
     synchronization: Synchronization | None = None
@@ -197,7 +147,7 @@ class ComputeBackend(ABC):
     - ``completes_buckets``: its ``Computation`` has ``in_buckets``, so that all-reduces may overlap with backwards.
     - ``synchronizes``: its ``Computation`` has ``synchronized``, so that replicas may train alone between
       synchronisations.
-    - ``swaps``: it swaps the layers of a whole model through a device, as ``LearningConfig.swapping`` says. One that
+    - ``swaps``: it swaps the layers of a whole model through a device, as ``TrainingDevice.swapping`` says. One that
       takes known times need not: its times include the waits.
     - ``torch_schedules``: torch's own schedules (baselines) can train instead of it.
     - ``virtual_stages``: it computes stages that are divided into virtual stages. Messages then have the chunk of the

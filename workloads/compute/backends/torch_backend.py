@@ -58,9 +58,10 @@ class TorchBackend(ComputeBackend):
         from wanbed.workloads.compute.swapped_compute import SwappedCompute  # noqa: PLC0415
         from wanbed.workloads.compute.torch_compute import TorchCompute  # noqa: PLC0415
 
-        work, element_bytes = torch_work(config, context.actions), bytes_per_element(config.precision)
-        if work.swapping is not None:
-            swapped = SwappedCompute(work, context.pool.give_back)
+        work = torch_work(config, context.actions)
+        element_bytes = bytes_per_element(work.learning.precision)
+        if work.device.swapping is not None:
+            swapped = SwappedCompute(work, work.device.swapping, context.pool.give_back)
             return Computation(
                 swapped,
                 device=swapped,
@@ -112,28 +113,13 @@ def _all_reduce(config: CollectiveConfig, compute: "TorchCompute") -> "Callable[
 
 def torch_work(config: ComputeConfig, actions: tuple[ActionKind, ...]) -> TorchWork:
     """Return the torch configuration of a stage whose schedule has ``actions``. Raise ValueError naming the field."""
-    learning, computed, device = config.learning, config.computed, config.device
-    if learning is None:
+    if config.learning is None:
         raise ValueError("learning: None, and torch needs a model to train")
     return TorchWork(
-        config=learning.model,
-        stages=computed.stages,
-        stage=computed.stage,
-        pipelines=computed.pipelines,
-        pipeline=computed.pipeline,
-        microbatches=computed.microbatches,
-        recompute=ActionKind.RECOMPUTE in actions or learning.swapping is not None,
-        precision=config.precision,
-        device=device.name or "auto",
-        seed=config.seed,
-        learning_rate=learning.learning_rate,
-        text=learning.text,
+        config.computed,
+        config.learning,
+        config.device,
+        recompute=ActionKind.RECOMPUTE in actions or config.device.swapping is not None,
         split_backward=ActionKind.BACKWARD_INPUT in actions,
-        threads=device.threads,
-        check_iteration=device.check_iteration,
-        deterministic=device.deterministic,
-        virtual=computed.virtual,
         synchronization=config.synchronization,
-        held_out=learning.held_out,
-        swapping=learning.swapping,
     )

@@ -15,6 +15,7 @@ import torch.utils.deterministic
 from torch import Tensor
 
 from wanbed.workloads.compute.device.device_runtime import CudaRuntime, DeviceRuntime
+from wanbed.workloads.compute.device_settings import DEVICES, DeviceSettings
 
 
 def as_tensor(data: memoryview, dtype: torch.dtype) -> Tensor:
@@ -163,8 +164,20 @@ class CudaDevice(GpuDevice):
         super().__init__(device, CudaRuntime(device))
 
 
+def configured_device(settings: DeviceSettings) -> TorchDevice:
+    """Set torch's threads and its choice of kernels for the whole process, and return the device.
+
+    Raise ValueError if there is none.
+    """
+    torch.set_num_threads(settings.threads)
+    choose_kernels(deterministic=settings.deterministic)
+    return create_device(settings.name)
+
+
 def create_device(name: str) -> TorchDevice:
-    """Return the device of that name (see ``TorchWork``). Raise ValueError if there is none."""
+    """Return the device of that name (see ``DeviceSettings``). Raise ValueError if there is none."""
+    if name not in DEVICES:
+        raise ValueError(f"device: {name!r} is none of {', '.join(DEVICES)}")
     if name == "cuda" or (name == "auto" and torch.cuda.is_available()):
         return CudaDevice()
     return CpuDevice()

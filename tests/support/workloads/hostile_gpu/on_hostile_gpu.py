@@ -9,7 +9,7 @@ import pytest
 from tests.support.workloads.hostile_gpu.gpu import MIB, HostileGpu, hostile_device
 from tests.support.workloads.hostile_gpu.streams import Order
 from wanbed.runner.compute_profiling import measuring
-from wanbed.workloads.compute import swapped_compute, torch_compute
+from wanbed.workloads.compute.device import torch_device
 from wanbed.workloads.inference import decode
 from wanbed.workloads.serving import prefill_compute
 
@@ -27,7 +27,7 @@ def on_hostile_gpu(order: Order = Order.LAZY, seed: int = 0, *, memory_bytes: in
     """Within it, whatever creates a device gets that of a hostile GPU, and this thread's torch computes on it."""
     gpu = HostileGpu(order, seed, memory_bytes=memory_bytes)
     with ExitStack() as stack:
-        for module in (torch_compute, swapped_compute, prefill_compute, decode, measuring):
+        for module in (torch_device, prefill_compute, decode, measuring):
             stack.enter_context(mock.patch.object(module, "create_device", return_value=hostile_device(gpu)))
         stack.enter_context(gpu)
         yield gpu

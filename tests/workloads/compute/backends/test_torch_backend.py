@@ -3,11 +3,14 @@ from dataclasses import replace
 import pytest
 
 from wanbed.workloads.compute.backends import torch_backend
-from wanbed.workloads.compute.backends.backend import ComputeConfig, ComputedStage, DeviceSettings, LearningConfig
+from wanbed.workloads.compute.backends.backend import ComputeConfig
 from wanbed.workloads.compute.backends.torch_backend import TorchBackend, torch_work
+from wanbed.workloads.compute.computed_stage import ComputedStage
+from wanbed.workloads.compute.device_settings import TrainingDevice
 from wanbed.workloads.compute.replay import ReplayCosts, ReplayDurations
 from wanbed.workloads.compute.torch_work import TorchWork
 from wanbed.workloads.gpt.gpt_config import GptConfig
+from wanbed.workloads.gpt.learning_config import LearningConfig
 from wanbed.workloads.schedules.action import ActionKind
 
 MODEL = GptConfig(layers=4, hidden=32, context=16, heads=4, vocabulary=64)
@@ -15,18 +18,21 @@ CONFIG = ComputeConfig(
     backend="wanbed.workloads.compute.backends.torch_backend:TorchBackend",
     costs=ReplayCosts(ReplayDurations(1, 2)),
     computed=ComputedStage(stages=4, stage=1, pipelines=2, pipeline=1, microbatches=3),
-    precision="bf16",
-    seed=7,
-    learning=LearningConfig(MODEL, 0.1, "some.txt"),
-    device=DeviceSettings(check_iteration=0),
+    learning=LearningConfig(MODEL, 0.1, "bf16", seed=7, text="some.txt"),
+    device=TrainingDevice(check_iteration=0),
 )
-WORK = TorchWork(MODEL, 4, 1, 2, 1, 3, False, "bf16", "auto", 7, 0.1, "some.txt", check_iteration=0)
+WORK = TorchWork(
+    ComputedStage(stages=4, stage=1, pipelines=2, pipeline=1, microbatches=3),
+    LearningConfig(MODEL, 0.1, "bf16", seed=7, text="some.txt"),
+    TrainingDevice("auto", check_iteration=0),
+)
 
 
 def test_torch_takes_what_the_config_says_and_has_defaults_for_the_device() -> None:
     assert torch_work(CONFIG, (ActionKind.FORWARD, ActionKind.BACKWARD)) == WORK
-    chosen = replace(CONFIG, device=DeviceSettings("cuda", 2, check_iteration=0))
-    assert torch_work(chosen, (ActionKind.FORWARD, ActionKind.BACKWARD)) == replace(WORK, device="cuda", threads=2)
+    chosen = TrainingDevice("cuda", 2, check_iteration=0)
+    work = torch_work(replace(CONFIG, device=chosen), (ActionKind.FORWARD, ActionKind.BACKWARD))
+    assert work == replace(WORK, device=chosen)
 
 
 def test_torch_recomputes_and_splits_where_the_schedule_does() -> None:

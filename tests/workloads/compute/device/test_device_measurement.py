@@ -3,13 +3,13 @@
 import itertools
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.workloads.changed import changed
 from tests.support.workloads.hostile_gpu.gpu import HostileGpu, hostile_device
 from tests.support.workloads.hostile_gpu.on_hostile_gpu import on_hostile_gpu
 from tests.workloads.compute.device.test_torch_device import WORK
@@ -189,10 +189,14 @@ def test_each_message_is_copied_once_and_gradients_there_and_back(gpu: HostileGp
     train_by_hand(WORK, iterations)
     copied = Counter(gpu.copied_bytes)
     # An activation one way and a gradient the other, of each microbatch, each out of one stage and into another.
-    messages = 2 * 2 * WORK.pipelines * WORK.microbatches * iterations
-    assert copied.pop(WORK.config.activation_bytes("fp32")) == messages
+    model, computed = WORK.learning.model, WORK.computed
+    messages = 2 * 2 * computed.pipelines * computed.microbatches * iterations
+    assert copied.pop(model.activation_bytes("fp32")) == messages
     assert copied == Counter(
-        {WORK.config.gradient_bytes(stage, WORK.stages, "fp32"): 2 * WORK.pipelines * iterations for stage in range(2)}
+        {
+            model.gradient_bytes(stage, computed.stages, "fp32"): 2 * computed.pipelines * iterations
+            for stage in range(2)
+        }
     )
 
 
@@ -203,8 +207,8 @@ def release_nothing(payload: memoryview) -> None:
 def one_iteration(compute: TorchCompute, iteration: int) -> int:
     """Run a last stage by hand; how many spans it had."""
     compute.begin(iteration)
-    for microbatch in range(WORK.microbatches):
-        payload = memoryview(bytearray(WORK.config.activation_bytes("fp32")))
+    for microbatch in range(WORK.computed.microbatches):
+        payload = memoryview(bytearray(WORK.learning.model.activation_bytes("fp32")))
         compute.arrived(Message(MessageKind.ACTIVATION, microbatch), payload)
         compute.perform(Action(ActionKind.FORWARD, microbatch))
         compute.perform(Action(ActionKind.BACKWARD, microbatch))
@@ -212,11 +216,11 @@ def one_iteration(compute: TorchCompute, iteration: int) -> int:
         compute.outgoing(message)
         compute.sent(message)
     compute.update()
-    return 2 * WORK.microbatches + 1
+    return 2 * WORK.computed.microbatches + 1
 
 
 def test_every_span_of_an_iteration_is_resolved_and_the_bytes_staged_are_reported(gpu: HostileGpu) -> None:
-    compute = TorchCompute(replace(WORK, stage=1, recompute=False, pipelines=1), release_nothing)
+    compute = TorchCompute(changed(WORK, stage=1, recompute=False, pipelines=1), release_nothing)
     for iteration in range(2):
         count = one_iteration(compute, iteration)
         busy_ns = compute.resolve()
@@ -224,7 +228,7 @@ def test_every_span_of_an_iteration_is_resolved_and_the_bytes_staged_are_reporte
         assert all(end_ns <= start_ns for (_, end_ns), (start_ns, _) in itertools.pairwise(busy_ns))
     record = compute.record()
     assert (record.device, record.model) == (gpu.device, gpu.model)
-    staged_bytes = 2 * WORK.microbatches * WORK.config.activation_bytes("fp32")
+    staged_bytes = 2 * WORK.computed.microbatches * WORK.learning.model.activation_bytes("fp32")
     assert (record.to_host_bytes, record.to_device_bytes) == (staged_bytes, staged_bytes)
     assert record.to_host_ns > 0
     assert record.to_device_ns > 0
@@ -232,7 +236,7 @@ def test_every_span_of_an_iteration_is_resolved_and_the_bytes_staged_are_reporte
 
 
 def test_the_profiler_sees_no_more_than_the_spans_of_the_iteration_it_watched() -> None:
-    compute = TorchCompute(replace(WORK, stage=1, recompute=False, pipelines=1, check_iteration=1), release_nothing)
+    compute = TorchCompute(changed(WORK, stage=1, recompute=False, pipelines=1, check_iteration=1), release_nothing)
     for iteration in range(3):
         one_iteration(compute, iteration)
         compute.resolve()

@@ -1,14 +1,15 @@
 import os
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pytest
 import torch
 from torch import Tensor
 
+from tests.support.workloads.changed import changed
 from tests.support.workloads.reference_training import relative_error
 from tests.workloads.compute.hand_driven import train_by_hand
-from wanbed.workloads.compute import torch_compute
+from wanbed.workloads.compute.computed_stage import ComputedStage
+from wanbed.workloads.compute.device import torch_device
 from wanbed.workloads.compute.device.torch_device import (
     CpuDevice,
     as_bytes,
@@ -17,23 +18,18 @@ from wanbed.workloads.compute.device.torch_device import (
     create_device,
     kernels_are_deterministic,
 )
+from wanbed.workloads.compute.device_settings import TrainingDevice
 from wanbed.workloads.compute.torch_compute import TorchCompute
 from wanbed.workloads.compute.torch_work import TorchWork
 from wanbed.workloads.gpt.gpt_config import GptConfig
+from wanbed.workloads.gpt.learning_config import LearningConfig
 from wanbed.workloads.message import Message, MessageKind
 
 WORK = TorchWork(
-    config=GptConfig(layers=4, hidden=32, context=16, heads=4, vocabulary=64),
-    stages=2,
-    stage=0,
-    pipelines=2,
-    pipeline=0,
-    microbatches=3,
+    ComputedStage(stages=2, stage=0, pipelines=2, pipeline=0, microbatches=3),
+    LearningConfig(GptConfig(layers=4, hidden=32, context=16, heads=4, vocabulary=64), 1e-3, "fp32", seed=3),
+    TrainingDevice("cpu"),
     recompute=True,
-    precision="fp32",
-    device="cpu",
-    seed=3,
-    learning_rate=1e-3,
     split_backward=True,
 )
 
@@ -52,17 +48,17 @@ class ApartDevice(CpuDevice):
 
 def test_a_device_with_memory_of_its_own_trains_alike(monkeypatch: pytest.MonkeyPatch) -> None:
     expected = train_by_hand(WORK, 3)
-    monkeypatch.setattr(torch_compute, "create_device", lambda name: ApartDevice())
+    monkeypatch.setattr(torch_device, "create_device", lambda name: ApartDevice())
     found = train_by_hand(WORK, 3)
     assert found.losses == expected.losses
     assert relative_error(found.gradients, expected.gradients) == 0
 
 
 def test_a_device_with_memory_of_its_own_lets_payloads_go_on_arrival(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch_compute, "create_device", lambda name: ApartDevice())
+    monkeypatch.setattr(torch_device, "create_device", lambda name: ApartDevice())
     let_go: list[memoryview] = []
-    payload = memoryview(bytearray(WORK.config.activation_bytes("fp32")))
-    TorchCompute(replace(WORK, stage=1), let_go.append).arrived(Message(MessageKind.ACTIVATION, 0), payload)
+    payload = memoryview(bytearray(WORK.learning.model.activation_bytes("fp32")))
+    TorchCompute(changed(WORK, stage=1), let_go.append).arrived(Message(MessageKind.ACTIVATION, 0), payload)
     assert [one is payload for one in let_go] == [True]
 
 
@@ -76,6 +72,11 @@ def test_the_cpu_copies_nothing_that_lies_in_order() -> None:
 @pytest.mark.parametrize("name", ["auto", "cpu"])
 def test_without_a_gpu_auto_is_the_cpu(name: str) -> None:
     assert isinstance(create_device(name), CpuDevice)
+
+
+def test_an_unknown_device_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"^device: 'tpu' is none of auto, cpu, cuda$"):
+        create_device("tpu")
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -134,6 +135,6 @@ def test_new_tensors_are_never_filled_with_nan() -> None:
 
 @pytest.mark.parametrize("deterministic", [False, True])
 def test_training_chooses_as_configured_and_records_it(deterministic: bool) -> None:
-    compute = TorchCompute(replace(WORK, deterministic=deterministic), lambda _: None)
+    compute = TorchCompute(changed(WORK, deterministic=deterministic), lambda _: None)
     assert kernels_are_deterministic() is deterministic
     assert compute.record().deterministic is deterministic

@@ -8,18 +8,22 @@ from random import Random
 import torch
 from torch import Tensor
 
+from tests.support.workloads.changed import changed
 from tests.support.workloads.hostile_gpu.gpu import HostileGpu, hostile_device
 from tests.support.workloads.reference_llama import SEED, TINY
 from tests.workloads.compute.hand_driven import HandDriven, train_by_hand
 from wanbed.workloads.bubbletea.bubble_filler import LayerRun
 from wanbed.workloads.bubbletea.messages import Piece
+from wanbed.workloads.compute.computed_stage import ComputedStage
 from wanbed.workloads.compute.device.staging import OutgoingCopy, create_staging
 from wanbed.workloads.compute.device.torch_device import CpuDevice, as_bytes, as_tensor
+from wanbed.workloads.compute.device_settings import TrainingDevice
 from wanbed.workloads.compute.flat_parameters import FlatParameters
 from wanbed.workloads.compute.grouped_model import GroupedModel, create_copies
 from wanbed.workloads.compute.torch_work import TorchWork
 from wanbed.workloads.gpt.gpt_config import GptConfig
 from wanbed.workloads.gpt.gpt_stage import DTYPES, build_stage, language_loss
+from wanbed.workloads.gpt.learning_config import LearningConfig
 from wanbed.workloads.gpt.tokens import TokenSource
 from wanbed.workloads.inference.inference_model import InferenceWork
 from wanbed.workloads.schedules.action import ActionKind
@@ -28,17 +32,10 @@ from wanbed.workloads.serving.prefill_compute import PieceResults, PrefillComput
 from wanbed.workloads.transport.receive_buffers import BufferPool
 
 WORK = TorchWork(
-    config=GptConfig(layers=2, hidden=16, context=8, heads=2, vocabulary=32),
-    stages=2,
-    stage=0,
-    pipelines=2,
-    pipeline=0,
-    microbatches=2,
+    ComputedStage(stages=2, stage=0, pipelines=2, pipeline=0, microbatches=2),
+    LearningConfig(GptConfig(layers=2, hidden=16, context=8, heads=2, vocabulary=32), 1e-3, "fp32", seed=3),
+    TrainingDevice("auto"),
     recompute=True,
-    precision="fp32",
-    device="auto",
-    seed=3,
-    learning_rate=1e-3,
     split_backward=True,
 )
 """Small: a hostile GPU takes 0.1 ms for each kernel."""
@@ -126,13 +123,14 @@ def swapping(
     gpu: HostileGpu | None, sizes: tuple[int, ...], precision: str = "fp32", iterations: int = 2
 ) -> tuple[list[bytes], list[float]]:
     """Swap a model's groups without waiting for any kernel. Return each iteration's gradients, and the losses."""
-    microbatches, config = 2, replace(WORK.config, layers=sum(sizes))
+    microbatches, learning = 2, WORK.learning
+    config = replace(learning.model, layers=sum(sizes))
     device = CpuDevice() if gpu is None else hostile_device(gpu)
     copies = create_copies(device)
     host = FlatParameters(
-        build_stage(config, 0, 1, WORK.seed, DTYPES[precision]), WORK.learning_rate, copies.host_memory
+        build_stage(config, 0, 1, learning.seed, DTYPES[precision]), learning.learning_rate, copies.host_memory
     )
-    source = TokenSource(config, WORK.seed)
+    source = TokenSource(config, learning.seed)
     batches = [
         [tuple(each.to(device.device) for each in source.batch(iteration, 0, microbatch)) for microbatch in range(2)]
         for iteration in range(iterations)
@@ -192,4 +190,4 @@ def prefill(requests: int = 2) -> list[tuple[PieceResults, PieceResults]]:
     return results
 
 
-WORKS = (WORK, replace(WORK, split_backward=False, recompute=False))
+WORKS = (WORK, changed(WORK, split_backward=False, recompute=False))

@@ -6,15 +6,22 @@ from functools import cache
 import pytest
 
 from studies.gpu_kit.check_swapping import LoneTraining, train_alone, without_swapping
+from tests.support.workloads.changed import changed
 from tests.support.workloads.hostile_gpu.on_hostile_gpu import EACH_ORDER, on_hostile_gpu
 from tests.support.workloads.hostile_gpu.streams import Order
 from tests.support.workloads.one_thread import one_thread
 from tests.workloads.compute.hostile.programs import WORK, swapping
-from wanbed.workloads.compute.torch_work import SwapSettings, TorchWork
+from wanbed.workloads.compute.device_settings import SwapSettings, TrainingDevice
+from wanbed.workloads.compute.torch_work import TorchWork
 
 ITERATIONS = 2
-WHOLE = replace(
-    WORK, config=replace(WORK.config, layers=4), stages=1, pipelines=1, split_backward=False, swapping=SwapSettings()
+WHOLE = changed(
+    WORK,
+    model=replace(WORK.learning.model, layers=4),
+    stages=1,
+    pipelines=1,
+    split_backward=False,
+    swapping=SwapSettings(),
 )
 
 _one_thread = pytest.fixture(autouse=True)(one_thread)
@@ -22,11 +29,11 @@ _one_thread = pytest.fixture(autouse=True)(one_thread)
 
 @cache
 def on_the_cpu(precision: str) -> LoneTraining:
-    return train_alone(without_swapping(replace(WHOLE, precision=precision, device="cpu")), ITERATIONS)
+    return train_alone(without_swapping(changed(WHOLE, precision=precision, device=TrainingDevice("cpu"))), ITERATIONS)
 
 
 def of_groups(precision: str, sizes: tuple[int, ...] | None) -> TorchWork:
-    return replace(WHOLE, precision=precision, swapping=SwapSettings(sizes))
+    return changed(WHOLE, precision=precision, swapping=SwapSettings(sizes))
 
 
 @pytest.mark.parametrize(("order", "seed"), EACH_ORDER)

@@ -8,6 +8,7 @@ from queue import SimpleQueue
 import pytest
 import torch
 
+from tests.support.workloads.changed import changed
 from tests.support.workloads.hostile_gpu.gpu import HostileGpu
 from tests.support.workloads.hostile_gpu.on_hostile_gpu import EACH_ORDER, EACH_SEED, on_hostile_gpu
 from tests.support.workloads.hostile_gpu.streams import Order
@@ -16,6 +17,7 @@ from tests.support.workloads.reference_training import relative_error
 from tests.workloads.compute.hand_driven import HandDriven
 from tests.workloads.compute.hostile.programs import WORK, WORKS, staging, training
 from wanbed.workloads.compute.device.device_measurement import EventTimer
+from wanbed.workloads.compute.device_settings import TrainingDevice
 from wanbed.workloads.compute.torch_compute import TorchCompute
 from wanbed.workloads.compute.torch_work import TorchWork
 from wanbed.workloads.message import Message, MessageKind
@@ -29,7 +31,7 @@ _one_thread = pytest.fixture(autouse=True)(one_thread)
 
 @cache
 def on_the_cpu(work: TorchWork) -> HandDriven:
-    return training(replace(work, device="cpu"), None, overlaps=False)
+    return training(changed(work, device=TrainingDevice("cpu")), None, overlaps=False)
 
 
 def assert_same_bits(found: HandDriven, expected: HandDriven) -> None:
@@ -60,7 +62,7 @@ def test_two_pipelines_train_bit_by_bit_as_on_the_cpu(order: Order, seed: int, o
 )
 @pytest.mark.parametrize("order", [Order.LAZY, pytest.param(Order.RANDOM, marks=pytest.mark.soak)])
 def test_every_path_of_an_iteration_trains_as_on_the_cpu(changes: dict[str, object], order: Order) -> None:
-    work = replace(WORK, **changes)
+    work = changed(WORK, **changes)
     with on_hostile_gpu(order) as gpu:
         found = training(work, gpu, overlaps=True)
     assert_same_bits(found, on_the_cpu(work))
@@ -83,12 +85,12 @@ def test_messages_and_sums_are_staged_right_without_any_wait_for_kernels(order: 
 
 
 def middle_stage() -> TorchCompute:
-    work = replace(WORK, config=replace(WORK.config, layers=3), stages=3, stage=1, pipelines=1)
+    work = changed(WORK, model=replace(WORK.learning.model, layers=3), stages=3, stage=1, pipelines=1)
     return TorchCompute(work, lambda payload: None)
 
 
 def message_bytes(seed: int) -> torch.Tensor:
-    config = WORK.config
+    config = WORK.learning.model
     return torch.randn(config.context * config.hidden, generator=torch.Generator().manual_seed(seed))
 
 
@@ -97,7 +99,7 @@ def forwards_and_backwards(compute: TorchCompute, take: object, rounds: int) -> 
     sent = []
     for iteration in range(rounds):
         compute.begin(iteration)
-        for microbatch in range(WORK.microbatches):
+        for microbatch in range(WORK.computed.microbatches):
             for kind, needs, sends in (
                 (ActionKind.FORWARD, MessageKind.ACTIVATION, MessageKind.ACTIVATION),
                 (ActionKind.RECOMPUTE, None, None),
@@ -121,7 +123,7 @@ def test_the_transports_thread_may_begin_copies_while_the_stage_computes(seed: i
     messages = [
         (iteration, Message(kind, microbatch))
         for iteration in range(rounds)
-        for microbatch in range(WORK.microbatches)
+        for microbatch in range(WORK.computed.microbatches)
         for kind in (MessageKind.ACTIVATION, MessageKind.GRADIENT)
     ]
     arriving = iter(range(len(messages)))
@@ -149,7 +151,9 @@ def test_the_transports_thread_may_begin_copies_while_the_stage_computes(seed: i
 
 
 def middle_stage_on_cpu() -> TorchCompute:
-    work = replace(WORK, config=replace(WORK.config, layers=3), stages=3, stage=1, pipelines=1, device="cpu")
+    work = changed(
+        WORK, model=replace(WORK.learning.model, layers=3), stages=3, stage=1, pipelines=1, device=TrainingDevice("cpu")
+    )
     return TorchCompute(work, lambda payload: None)
 
 
@@ -183,11 +187,11 @@ def test_the_host_waits_for_nothing_within_a_span(work: TorchWork, waits_within_
 
 
 def test_pinned_memory_is_made_ahead_for_all_messages_of_an_iteration() -> None:
-    work = replace(WORK, pipelines=1)
+    work = changed(WORK, pipelines=1)
     with on_hostile_gpu() as gpu:
         training(work, gpu, overlaps=True)
     # Two stages with one neighbour each; two iterations.
-    assert gpu.waits.count("pinned") == 2 * 2 * work.microbatches
+    assert gpu.waits.count("pinned") == 2 * 2 * work.computed.microbatches
 
 
 def test_a_message_is_copied_to_the_gpu_while_an_action_computes() -> None:
@@ -195,7 +199,7 @@ def test_a_message_is_copied_to_the_gpu_while_an_action_computes() -> None:
         compute = middle_stage()
         compute.begin(0)
         for microbatch in range(2):
-            payload = compute.receive_buffer(WORK.config.activation_bytes("fp32"))
+            payload = compute.receive_buffer(WORK.learning.model.activation_bytes("fp32"))
             assert payload is not None
             if microbatch == 0:
                 compute.arrived(Message(MessageKind.ACTIVATION, 0), payload)

@@ -158,7 +158,7 @@ class KeptFiles:
             self._after.append(Snapshots(config.snapshots, pipeline, stage, files.save_weights))
 
     def summed(self, iteration: int) -> None:
-        """Write the gradients if ``iteration`` is the last one, whose gradients are summed but not applied."""
+        """Write the gradients if ``iteration`` is the last one, whose gradients are summed."""
         if self._config.gradients is not None and iteration == self._last:
             self._files.save_gradients(Path(self._config.gradients))
 

@@ -24,6 +24,7 @@ from wanbed.runner.trainings.torch_baseline.on_hosts import configure_baseline
 from wanbed.runner.trainings.torch_baseline.resolution import BaselineVariant
 from wanbed.testbed.network.address_book import AddressBook
 from wanbed.testbed.network.topology import Host
+from wanbed.workloads.baselines.baseline_config import GlooConfig
 
 LOOPBACK = "127.0.0.1"
 ITERATIONS = 4
@@ -87,10 +88,8 @@ def train_over_loopback(schedule: str, precision: str, device: str, folder: Path
     configs: Sequence[_RankFile]
     if isinstance(variant, BaselineVariant):
         port = secrets.choice(_DYNAMIC_PORTS)
-        configs = [
-            replace(config, listen_address=LOOPBACK, rendezvous_address=LOOPBACK, rendezvous_port=port, interface="lo")
-            for config in configure_baseline(point, variant, setting)
-        ]
+        gloo = GlooConfig(LOOPBACK, "lo", LOOPBACK, port)
+        configs = [replace(config, gloo=gloo) for config in configure_baseline(point, variant, setting)]
     else:
         configs = [
             replace(config, process=replace(config.process, start_gate=None))

@@ -19,7 +19,7 @@ from wanbed.workloads.baselines.rendezvous import ProcessGroups
 from wanbed.workloads.compute.device.device_runtime import DeviceRuntime
 from wanbed.workloads.compute.device.torch_device import TorchDevice
 from wanbed.workloads.compute.flat_parameters import FlatParameters
-from wanbed.workloads.gpt.gpt_stage import build_stage, language_loss
+from wanbed.workloads.gpt.gpt_stage import DTYPES, build_stage, language_loss
 from wanbed.workloads.gpt.tokens import TokenSource
 
 
@@ -157,60 +157,54 @@ class PipelineBaseline:
     def __init__(
         self,
         rank_config: BaselineConfig,
-        dtype: torch.dtype,
         groups: ProcessGroups,
         spans: ComputeSpans,
         device: TorchDevice,
     ) -> None:
-        self._rank_config = rank_config
+        learning, stage, stages = rank_config.learning, rank_config.place.stage, rank_config.shape.stages
+        self._shape = rank_config.shape
+        self._model = learning.model
+        self._pipeline = rank_config.place.pipeline
+        self._is_first, self._is_last = stage == 0, stage == stages - 1
+        dtype = DTYPES[learning.precision]
         self._spans = spans
         self._device = device
         self._replicas = groups.replicas
-        self._tokens = TokenSource(rank_config.config, rank_config.seed, rank_config.text, rank_config.held_out)
+        self._tokens = TokenSource(learning.model, learning.seed, learning.text, learning.held_out)
         module: torch.nn.Module
-        module = build_stage(rank_config.config, rank_config.stage, rank_config.stages, rank_config.seed, dtype)
+        module = build_stage(learning.model, stage, stages, learning.seed, dtype)
         module = module.to(device.device)
-        self.parameters = FlatParameters(module, rank_config.learning_rate)
+        self.parameters = FlatParameters(module, learning.learning_rate)
         self._staged: StagedModule | None = None
         if device.runtime is not None:
-            is_last = rank_config.stage == rank_config.stages - 1
-            module = self._staged = StagedModule(
-                module, device, spans, is_first=rank_config.stage == 0, is_last=is_last
-            )
+            module = self._staged = StagedModule(module, device, spans, is_first=self._is_first, is_last=self._is_last)
         # Given the shapes, torch need not run the stage once on the meta device to find them.
-        stage = TimedStage(
+        timed = TimedStage(
             spans,
             module,
-            rank_config.stage,
-            rank_config.stages,
+            stage,
+            stages,
             device.runtime,
             group=groups.pipeline,
-            input_args=self._example(rank_config.stage, dtype),
-            output_args=self._example(rank_config.stage + 1, dtype),
+            input_args=self._example(stage, dtype),
+            output_args=self._example(stage + 1, dtype),
         )
-        self._schedule = self._new_schedule(stage)
+        self._schedule = self._new_schedule(timed)
 
     def run_iteration(self, iteration: int) -> float | None:
         """Train one iteration. Return this replica's mean loss at the last stage, None at the others."""
-        rank_config = self._rank_config
         self._spans.begin(iteration)
         self.parameters.gradients.zero_()
-        batches = [
-            self._tokens.batch(iteration, rank_config.pipeline, number) for number in range(rank_config.microbatches)
-        ]
-        inputs = [torch.cat([tokens for tokens, _ in batches])] if rank_config.stage == 0 else []
-        targets = (
-            torch.cat([following for _, following in batches]).to(self._device.device)
-            if rank_config.stage == rank_config.stages - 1
-            else None
-        )
+        batches = [self._tokens.batch(iteration, self._pipeline, number) for number in range(self._shape.microbatches)]
+        inputs = [torch.cat([tokens for tokens, _ in batches])] if self._is_first else []
+        targets = torch.cat([following for _, following in batches]).to(self._device.device) if self._is_last else None
         losses: list[torch.Tensor] = []
         self._schedule.step(*inputs, target=targets, losses=losses, return_outputs=False)
         if self._replicas is not None:
             self._all_reduce(self.parameters.gradients)
         with self._spans.measured("optimizer"):
             self.parameters.update()
-        return sum(loss.item() for loss in losses) * rank_config.pipelines if losses else None
+        return sum(loss.item() for loss in losses) * self._shape.pipelines if losses else None
 
     def device_record(self) -> DeviceRecord:
         """Return the device, and how many bytes of messages were staged."""
@@ -233,24 +227,24 @@ class PipelineBaseline:
 
     def _new_schedule(self, stage: TimedStage) -> ScheduleGPipe | Schedule1F1B | ScheduleInterleavedZeroBubble:
         # scale_grads=False: the loss is already divided by the number of microbatches.
-        microbatches = self._rank_config.microbatches
-        if self._rank_config.schedule == TORCH_GPIPE:
+        microbatches = self._shape.microbatches
+        if self._shape.schedule == TORCH_GPIPE:
             return ScheduleGPipe(stage, microbatches, self._scaled_loss, scale_grads=False)
-        if self._rank_config.schedule == TORCH_1F1B:
+        if self._shape.schedule == TORCH_1F1B:
             return Schedule1F1B(stage, microbatches, self._scaled_loss, scale_grads=False)
         return ScheduleInterleavedZeroBubble([stage], microbatches, self._scaled_loss, scale_grads=False)
 
     def _scaled_loss(self, logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         """Return the scaled loss. It is the last part of the last stage's forward, whose span is extended by it."""
-        loss = language_loss(logits, targets) / (self._rank_config.microbatches * self._rank_config.pipelines)
+        loss = language_loss(logits, targets) / (self._shape.microbatches * self._shape.pipelines)
         self._spans.stop()
         return loss
 
     def _example(self, boundary: int, dtype: torch.dtype) -> torch.Tensor:
         """Return a meta tensor with shape and type of the input of stage ``boundary``, for one microbatch."""
-        config = self._rank_config.config
+        model = self._model
         if boundary == 0:
-            return torch.empty(1, config.context, dtype=torch.int64, device="meta")
-        if boundary == self._rank_config.stages:
-            return torch.empty(1, config.context, config.vocabulary, dtype=dtype, device="meta", requires_grad=True)
-        return torch.empty(1, config.context, config.hidden, dtype=dtype, device="meta", requires_grad=True)
+            return torch.empty(1, model.context, dtype=torch.int64, device="meta")
+        if boundary == self._shape.stages:
+            return torch.empty(1, model.context, model.vocabulary, dtype=dtype, device="meta", requires_grad=True)
+        return torch.empty(1, model.context, model.hidden, dtype=dtype, device="meta", requires_grad=True)

@@ -21,7 +21,7 @@ from datetime import timedelta
 import torch.distributed as dist
 from torch.distributed import PrefixStore, TCPStore  # type: ignore[attr-defined]
 
-from wanbed.workloads.baselines.baseline_config import BaselineConfig
+from wanbed.workloads.baselines.baseline_config import BaselineConfig, GlooConfig
 from wanbed.workloads.collective.rendezvous_store import open_store
 
 _SIOCGIFADDR = 0x8915
@@ -59,20 +59,21 @@ def rendezvous(rank_config: BaselineConfig, on_timeout: Callable[[str], None]) -
     Raise OSError, TimeoutError naming the missing ranks, or RuntimeError. ``on_timeout`` is called with one line, from
     another thread, if torch waits longer than the configured timeout.
     """
-    timeout_s = rank_config.rendezvous_timeout_ns / 1e9
+    place, gloo, ranks = rank_config.place, rank_config.gloo, rank_config.shape.ranks
+    timeout_s = gloo.rendezvous_timeout_ns / 1e9
     alarm = threading.Timer(timeout_s + _GRACE_S, on_timeout, [f"the ranks have not met within {timeout_s:g} s"])
     alarm.daemon = True
     alarm.start()
     try:
         store = open_store(
-            rank_config.rendezvous_address,
-            rank_config.rendezvous_port,
-            members=rank_config.world_size,
-            is_server=rank_config.rank == 0,
-            timeout=timedelta(microseconds=rank_config.rendezvous_timeout_ns / 1000),
+            gloo.store_address,
+            gloo.store_port,
+            members=ranks,
+            is_server=place.rank == 0,
+            timeout=timedelta(microseconds=gloo.rendezvous_timeout_ns / 1000),
         )
-        store.set(_key(rank_config.rank), f"{rank_config.host} {rank_config.listen_address}")
-        keys = [_key(rank) for rank in range(rank_config.world_size)]
+        store.set(_key(place.rank), f"{place.host} {gloo.listen_address}")
+        keys = [_key(rank) for rank in range(ranks)]
         try:
             store.wait(keys)
         except dist.DistStoreError:
@@ -86,19 +87,20 @@ def rendezvous(rank_config: BaselineConfig, on_timeout: Callable[[str], None]) -
 
 def join_groups(rank_config: BaselineConfig, store: TCPStore) -> ProcessGroups:
     """Connect this rank with the others by Gloo, over the configured interface. Raise ValueError or RuntimeError."""
-    address = interface_address(rank_config.interface)
-    if address != rank_config.listen_address:
-        raise ValueError(f"listen_address: {rank_config.listen_address}, where {rank_config.interface} has {address}")
-    os.environ["GLOO_SOCKET_IFNAME"] = rank_config.interface
-    timeout = timedelta(microseconds=rank_config.timeout_ns / 1000)
+    place, shape, gloo = rank_config.place, rank_config.shape, rank_config.gloo
+    address = interface_address(gloo.interface)
+    if address != gloo.listen_address:
+        raise ValueError(f"listen_address: {gloo.listen_address}, where {gloo.interface} has {address}")
+    os.environ["GLOO_SOCKET_IFNAME"] = gloo.interface
+    timeout = timedelta(microseconds=gloo.timeout_ns / 1000)
     dist.init_process_group(
         "gloo",
         store=PrefixStore("gloo", store),
-        rank=rank_config.rank,
-        world_size=rank_config.world_size,
+        rank=place.rank,
+        world_size=shape.ranks,
         timeout=timeout,
     )
-    first = rank_config.pipeline * rank_config.stages
+    first = place.pipeline * shape.stages
 
     def group(ranks: range) -> dist.ProcessGroup | None:
         if len(ranks) == 1:
@@ -108,8 +110,8 @@ def join_groups(rank_config: BaselineConfig, store: TCPStore) -> ProcessGroups:
         return joined
 
     return ProcessGroups(
-        pipeline=group(range(first, first + rank_config.stages)),
-        replicas=group(range(rank_config.stage, rank_config.world_size, rank_config.stages)),
+        pipeline=group(range(first, first + shape.stages)),
+        replicas=group(range(place.stage, shape.ranks, shape.stages)),
     )
 
 
@@ -138,22 +140,22 @@ _BEAT_S = 1.0
 
 
 class PeerWatch:
-    """Calls ``lost`` with one line, from its own thread, when a rank had no heartbeat for ``rank_config.silence_ns``.
+    """Calls ``lost`` with one line, from its own thread, when a rank had no heartbeat for ``gloo.silence_ns``.
 
     Start it after the rendezvous of all ranks. After ``shutdown`` a missing heartbeat is no fault.
     """
 
-    def __init__(self, rank_config: BaselineConfig, members: Mapping[int, Member], lost: Callable[[str], None]) -> None:
-        self._rank_config = rank_config
+    def __init__(self, rank: int, gloo: GlooConfig, members: Mapping[int, Member], lost: Callable[[str], None]) -> None:
+        self._rank = rank
         self._members = members
         self._lost = lost
-        self._silence_s = rank_config.silence_ns / 1e9
+        self._silence_s = gloo.silence_ns / 1e9
         self._store = TCPStore(
-            rank_config.rendezvous_address,
-            rank_config.rendezvous_port,
+            gloo.store_address,
+            gloo.store_port,
             is_master=False,
             wait_for_workers=False,
-            timeout=timedelta(microseconds=rank_config.silence_ns / 1000),
+            timeout=timedelta(microseconds=gloo.silence_ns / 1000),
         )
         self._over = threading.Event()
         self._answered_s = time.monotonic()
@@ -172,8 +174,8 @@ class PeerWatch:
         self._over.set()
         self._beating.join()
         self._judging.join()
-        self._store.set(_done_key(self._rank_config.rank), "")
-        if self._rank_config.rank == 0:
+        self._store.set(_done_key(self._rank), "")
+        if self._rank == 0:
             self._store.wait([_done_key(rank) for rank in self._members])
 
     def _beat(self) -> None:
@@ -181,11 +183,11 @@ class PeerWatch:
         self._heard = dict.fromkeys(self._members, (b"", time.monotonic()))
         count = 0
         try:
-            self._store.set(_beat_key(self._rank_config.rank), str(count))
+            self._store.set(_beat_key(self._rank), str(count))
             self._store.wait(keys)
             while not self._over.wait(_BEAT_S):
                 count += 1
-                self._store.set(_beat_key(self._rank_config.rank), str(count))
+                self._store.set(_beat_key(self._rank), str(count))
                 beats = self._store.multi_get(keys)
                 self._answered_s = now_s = time.monotonic()
                 for rank, beat in zip(self._members, beats, strict=True):

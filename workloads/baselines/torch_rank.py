@@ -61,7 +61,7 @@ def main(arguments: list[str]) -> int:
         die(f"{prefix}: usage: python -m wanbed.workloads.baselines.torch_rank CONFIG.json")
     try:
         rank_config = read_baseline_config(Path(arguments[0]))
-        prefix = f"wanbed torch rank {rank_config.rank} ({rank_config.host})"
+        prefix = f"wanbed torch rank {rank_config.place.rank} ({rank_config.place.host})"
         _prepare_process(rank_config)
         from wanbed.workloads.baselines.training import train  # noqa: PLC0415 - torch reads its log level on import
 

@@ -6,24 +6,21 @@ The rank trains a stage of a pipeline, or a replica of the whole model by torch'
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-from wanbed.results.records.span_log import DeviceRecord, RankPlace, SpanLog
+from wanbed.results.records.span_log import DeviceRecord, SpanLog
 from wanbed.workloads.baselines.baseline_config import TORCH_DDP, BaselineConfig
 from wanbed.workloads.baselines.compute_spans import ComputeSpans, create_marks, device_record
 from wanbed.workloads.baselines.pipeline_baseline import PipelineBaseline
 from wanbed.workloads.baselines.rendezvous import PeerWatch, connection_fault, join_groups, rendezvous
-from wanbed.workloads.compute.device.torch_device import TorchDevice, choose_kernels, create_device
+from wanbed.workloads.compute.device.torch_device import TorchDevice, configured_device
 from wanbed.workloads.compute.flat_parameters import FlatParameters
-from wanbed.workloads.compute.stage_files import save_weights
+from wanbed.workloads.compute.stage_files import model_files
 from wanbed.workloads.gpt.gpt_stage import DTYPES, build_stage, language_loss
 from wanbed.workloads.gpt.tokens import TokenSource
-from wanbed.workloads.kept_files import Snapshots
+from wanbed.workloads.kept_files import KeptFiles
 
 
 class DataParallelBaseline:
@@ -34,15 +31,15 @@ class DataParallelBaseline:
     weights, so no weights are broadcast.
     """
 
-    def __init__(
-        self, rank_config: BaselineConfig, dtype: torch.dtype, spans: ComputeSpans, device: TorchDevice
-    ) -> None:
-        self._rank_config = rank_config
+    def __init__(self, rank_config: BaselineConfig, spans: ComputeSpans, device: TorchDevice) -> None:
+        learning = rank_config.learning
+        self._pipeline = rank_config.place.pipeline
+        self._microbatches = rank_config.shape.microbatches
         self._spans = spans
         self._device = device
-        self._tokens = TokenSource(rank_config.config, rank_config.seed, rank_config.text, rank_config.held_out)
-        module = build_stage(rank_config.config, 0, 1, rank_config.seed, dtype).to(device.device)
-        self.parameters = FlatParameters(module, rank_config.learning_rate)
+        self._tokens = TokenSource(learning.model, learning.seed, learning.text, learning.held_out)
+        module = build_stage(learning.model, 0, 1, learning.seed, DTYPES[learning.precision]).to(device.device)
+        self.parameters = FlatParameters(module, learning.learning_rate)
         self._replica = DistributedDataParallel(module, init_sync=False)
         for parameter in module.parameters():
             # The last backward returns when all buckets have been reduced, which is not computation.
@@ -50,17 +47,16 @@ class DataParallelBaseline:
 
     def run_iteration(self, iteration: int) -> float:
         """Train one iteration. Return this replica's mean loss."""
-        rank_config = self._rank_config
         self._spans.begin(iteration)
         self.parameters.gradients.zero_()
         mean = 0.0
-        for number in range(rank_config.microbatches):
-            batch = self._tokens.batch(iteration, rank_config.pipeline, number)
+        for number in range(self._microbatches):
+            batch = self._tokens.batch(iteration, self._pipeline, number)
             tokens, following = (part.to(self._device.device) for part in batch)
-            last = number == rank_config.microbatches - 1
+            last = number == self._microbatches - 1
             with nullcontext() if last else self._replica.no_sync():
                 with self._spans.measured("forward", number):
-                    loss = language_loss(self._replica(tokens), following) / rank_config.microbatches
+                    loss = language_loss(self._replica(tokens), following) / self._microbatches
                 with self._spans.measured("backward", number):
                     loss.backward()  # type: ignore[no-untyped-call]
             mean += loss.item()
@@ -74,60 +70,41 @@ class DataParallelBaseline:
 
 
 def train(rank_config: BaselineConfig, lost: Callable[[str], None]) -> None:
-    """Run all iterations, write the gradients if ``rank_config`` names a file, and complete the span log.
+    """Run all iterations, keep the files that ``rank_config`` names, and complete the span log.
 
     ``lost`` is called with one line, from another thread, if a rank stops its heartbeats. Raise ValueError, OSError or
     RuntimeError; for a connection that Gloo lost the message names the peer. Spans of earlier iterations are in the
     log even then.
     """
-    torch.set_num_threads(rank_config.threads)
-    choose_kernels(deterministic=rank_config.deterministic)
+    place = rank_config.place
     store, members = rendezvous(rank_config, lost)
-    watch = PeerWatch(rank_config, members, lost)
+    watch = PeerWatch(place.rank, rank_config.gloo, members, lost)
     watch.start()
     groups = join_groups(rank_config, store)
-    header = RankPlace(
-        rank_config.rank,
-        rank_config.host,
-        rank_config.datacenter,
-        rank_config.gpu,
-        rank_config.pipeline,
-        rank_config.stage,
-    )
-    log = SpanLog(Path(rank_config.span_log), header)
-    device = create_device(rank_config.device)
+    log = SpanLog(Path(rank_config.span_log), place)
+    device = configured_device(rank_config.device)
     spans = ComputeSpans(log, rank_config.epoch_ns, create_marks(device.runtime))
-    dtype = DTYPES[rank_config.precision]
     baseline: DataParallelBaseline | PipelineBaseline
-    if rank_config.schedule == TORCH_DDP:
-        baseline = DataParallelBaseline(rank_config, dtype, spans, device)
+    if rank_config.shape.schedule == TORCH_DDP:
+        baseline = DataParallelBaseline(rank_config, spans, device)
     else:
-        baseline = PipelineBaseline(rank_config, dtype, groups, spans, device)
-    snapshots: Snapshots | None = None
-    if rank_config.snapshots is not None:
-        snapshots = Snapshots(
-            rank_config.snapshots,
-            rank_config.pipeline,
-            rank_config.stage,
-            lambda path: save_weights(path, baseline.parameters),
-        )
+        baseline = PipelineBaseline(rank_config, groups, spans, device)
+    kept = KeptFiles(
+        rank_config.kept,
+        model_files(baseline.parameters, baseline.parameters.gradient_arrays),
+        pipeline=place.pipeline,
+        stage=place.stage,
+        iterations=rank_config.iterations,
+    )
     try:
         for iteration in range(rank_config.iterations):
             spans.flush(baseline.run_iteration(iteration))
-            if snapshots is not None:
-                snapshots.finished(iteration)
+            kept.summed(iteration)
+            kept.finished(iteration)
         dist.barrier()
     except RuntimeError as fault:
         raise RuntimeError(connection_fault(str(fault), members)) from fault
     watch.shutdown()
     dist.destroy_process_group()
-    if rank_config.gradients is not None:
-        _write_gradients(Path(rank_config.gradients), baseline.parameters)
     log.record_device(baseline.device_record())
     log.complete()
-
-
-def _write_gradients(path: Path, parameters: FlatParameters) -> None:
-    """Write each parameter's gradient, in fp32, under its name in the whole model."""
-    arrays: dict[str, Any] = {name: gradient.float().cpu().numpy() for name, gradient in parameters.named_gradients()}
-    np.savez(path, **arrays)

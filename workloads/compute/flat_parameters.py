@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 from torch.optim.adamw import adamw
@@ -114,6 +116,10 @@ class FlatParameters:
     def named_weights(self) -> Iterator[tuple[str, nn.Parameter]]:
         """Yield each parameter's name and the parameter itself."""
         yield from self._named.items()
+
+    def gradient_arrays(self) -> dict[str, npt.NDArray[np.float32]]:
+        """Return an fp32 copy of each parameter's gradient in host memory, by its name."""
+        return {name: gradient.float().cpu().numpy().copy() for name, gradient in self.named_gradients()}
 
     def named_gradients(self) -> Iterator[tuple[str, Tensor]]:
         """Yield each parameter's name and its gradient, a view."""

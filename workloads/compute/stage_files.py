@@ -3,7 +3,7 @@
 Names are those of the whole model, so that the stage that reads a state may be cut otherwise than those that wrote.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -12,6 +12,7 @@ import numpy.typing as npt
 import torch
 
 from wanbed.ground.files import written_whole
+from wanbed.workloads.compute.backends.backend import ModelFiles
 from wanbed.workloads.compute.flat_parameters import FlatParameters
 
 
@@ -51,3 +52,15 @@ def save_weights(path: Path, parameters: FlatParameters) -> None:
     stored = {name: parameter.detach().float().cpu().numpy() for name, parameter in parameters.named_weights()}
     with written_whole(path) as partial, partial.open("wb") as file:
         np.savez(file, allow_pickle=False, **stored)
+
+
+def model_files(
+    parameters: FlatParameters, named_gradients: Callable[[], Mapping[str, npt.NDArray[np.float32]]]
+) -> ModelFiles:
+    """Return what writes the files of a stage. ``named_gradients`` returns what ``save_gradients`` writes."""
+    return ModelFiles(
+        save_gradients=lambda path: save_gradients(path, named_gradients()),
+        save_state=lambda path: save_state(path, parameters),
+        load_state=lambda paths: load_state(paths, parameters),
+        save_weights=lambda path: save_weights(path, parameters),
+    )

@@ -247,7 +247,7 @@ class SwappedCompute(Compute, MeasuredDevice):
     def named_gradients(self) -> dict[str, np.ndarray[tuple[int, ...], np.dtype[np.float32]]]:
         """Return an fp32 copy of each parameter's gradient by its name in the model."""
         self._model.finish()
-        return {name: part.float().numpy().copy() for name, part in self.parameters.named_gradients()}
+        return self.parameters.gradient_arrays()
 
     @property
     def overlaps_copies(self) -> bool:

@@ -305,7 +305,7 @@ class TorchCompute(Compute, BucketCompute, MeasuredDevice):
     def named_gradients(self) -> dict[str, np.ndarray[tuple[int, ...], np.dtype[np.float32]]]:
         """Return an fp32 copy of each parameter's gradient, summed after the all-reduce, by its name in the model."""
         self._take_sum()
-        return {name: part.float().cpu().numpy().copy() for name, part in self._parameters.named_gradients()}
+        return self._parameters.gradient_arrays()
 
     @property
     def overlaps_copies(self) -> bool:

@@ -1,11 +1,15 @@
 """Make the configuration of each rank of a variant that is a baseline of torch's."""
 
+from wanbed.results.records.span_log import RankPlace
 from wanbed.runner.companions.losses.resolution import held_out, learning_seed
 from wanbed.runner.emulation.rank_configs import FIRST_PORT, SharedConfig
 from wanbed.runner.resolve.experiment import SweepPoint
 from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 from wanbed.runner.resolve.stage_costs import model_config
-from wanbed.workloads.baselines.baseline_config import DEFAULT_SILENCE_NS, BaselineConfig
+from wanbed.workloads.baselines.baseline_config import DEFAULT_SILENCE_NS, BaselineConfig, BaselineShape, GlooConfig
+from wanbed.workloads.compute.device_settings import DeviceSettings
+from wanbed.workloads.gpt.learning_config import LearningConfig
+from wanbed.workloads.kept_files import KeptFilesConfig
 
 INTERFACE = "eth0"
 
@@ -19,36 +23,35 @@ def configure_baseline(point: SweepPoint, variant: PipelineVariant, setting: Sha
         gradients = setting.gradients(rank)
         configs.append(
             BaselineConfig(
-                rank=rank,
-                host=place.host.name,
-                datacenter=place.datacenter,
-                gpu=place.gpu,
-                pipeline=place.pipeline,
-                stage=place.stage,
-                stages=placement.stages,
-                pipelines=variant.pipelines,
-                microbatches=variant.microbatches,
+                RankPlace(rank, place.host.name, place.datacenter, place.gpu, place.pipeline, place.stage),
+                BaselineShape(variant.schedule, placement.stages, variant.pipelines, variant.microbatches),
                 iterations=spec.training.iterations,
-                schedule=variant.schedule,
-                config=model_config(spec, "torch"),
-                precision=spec.training.precision,
-                seed=learning_seed(spec, variant.repeat),
-                deterministic=bool(spec.compute.deterministic),
-                learning_rate=spec.training.learning_rate,
-                text=point.text,
-                listen_address=setting.addresses.address(place.host),
-                interface=INTERFACE,
-                rendezvous_address=store,
-                rendezvous_port=FIRST_PORT,
+                learning=LearningConfig(
+                    model_config(spec, "torch"),
+                    spec.training.learning_rate,
+                    spec.training.precision,
+                    learning_seed(spec, variant.repeat),
+                    point.text,
+                    held_out(spec.training),
+                ),
+                gloo=GlooConfig(
+                    setting.addresses.address(place.host),
+                    INTERFACE,
+                    store,
+                    FIRST_PORT,
+                    silence_ns=DEFAULT_SILENCE_NS + setting.patience.outage_ns,
+                ),
                 span_log=str(setting.span_log(rank)),
                 epoch_ns=setting.epoch_ns,
-                silence_ns=DEFAULT_SILENCE_NS + setting.patience.outage_ns,
-                gradients=None if gradients is None else str(gradients),
+                device=DeviceSettings(
+                    setting.device or "cpu",
+                    spec.compute.threads or 1,
+                    deterministic=bool(spec.compute.deterministic),
+                ),
+                kept=KeptFilesConfig(
+                    None if gradients is None else str(gradients), snapshots=setting.snapshots(point, variant)
+                ),
                 parent_pid=setting.parent_pid,
-                threads=spec.compute.threads or 1,
-                device=setting.device or "cpu",
-                held_out=held_out(spec.training),
-                snapshots=setting.snapshots(point, variant),
             )
         )
     return configs

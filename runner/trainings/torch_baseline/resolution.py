@@ -6,7 +6,7 @@ from wanbed.ground.errors import InputError
 from wanbed.runner.experiment.transport_spec import TransportSpec
 from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 from wanbed.runner.resolve.written_variant import TrainingCut, WrittenVariant
-from wanbed.workloads.baselines.baseline_config import check_baseline_shape
+from wanbed.workloads.baselines.baseline_config import BaselineShape
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +45,7 @@ def check_baseline(written: WrittenVariant, cut: TrainingCut) -> None:
             "compute.checkpointing: false"
         )
     try:
-        check_baseline_shape(variant.schedule, cut.stages, cut.microbatches)
+        BaselineShape(variant.schedule, cut.stages, cut.pipelines, cut.microbatches)
     except ValueError as refusal:
         raise InputError(f"{here}.training.{refusal}") from None
     if cut.memory_bound is not None:

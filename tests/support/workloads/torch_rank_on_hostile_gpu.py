@@ -9,8 +9,9 @@ import torch
 
 from tests.support.workloads.hostile_gpu.gpu import MIB, HostileGpu, hostile_device
 from tests.support.workloads.hostile_gpu.streams import Order
-from wanbed.workloads.baselines import torch_rank, training
+from wanbed.workloads.baselines import torch_rank
 from wanbed.workloads.baselines.baseline_config import TORCH_DDP, read_baseline_config
+from wanbed.workloads.compute.device import torch_device
 from wanbed.workloads.compute.device.torch_device import GpuDevice
 
 SPEED = 1.25
@@ -30,12 +31,12 @@ def main(arguments: list[str]) -> int:
     """Run the rank. For DistributedDataParallel, whose C++ makes tensors unseen, the GPU's memory is the CPU's."""
     gpu = TickingGpu()
     with ExitStack() as stack:
-        if read_baseline_config(Path(arguments[0])).schedule == TORCH_DDP:
+        if read_baseline_config(Path(arguments[0])).shape.schedule == TORCH_DDP:
             device = GpuDevice(torch.device("cpu"), gpu)
         else:
             device = hostile_device(gpu)
             stack.enter_context(gpu)
-        training.create_device = lambda name: {"cuda": device}[name]  # type: ignore[attr-defined]
+        torch_device.create_device = lambda name: {"cuda": device}[name]
         return torch_rank.main(arguments)
 
 

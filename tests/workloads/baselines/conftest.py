@@ -7,10 +7,14 @@ from typing import Any
 
 import pytest
 
+from tests.support.workloads.changed import changed
 from tests.support.workloads.forked_rank import ForkedRank
 from tests.support.workloads.loopback_ranks import free_ports
 from tests.workloads.baselines.torch_world import CONFIG, ITERATIONS, LOOPBACK, ROOT, StartWorld, World
-from wanbed.workloads.baselines.baseline_config import BaselineConfig
+from wanbed.results.records.span_log import RankPlace
+from wanbed.workloads.baselines.baseline_config import BaselineConfig, BaselineShape, GlooConfig
+from wanbed.workloads.gpt.learning_config import LearningConfig
+from wanbed.workloads.kept_files import KeptFilesConfig
 
 HOSTILE_GPU_RANK = "tests.support.workloads.torch_rank_on_hostile_gpu"
 
@@ -41,35 +45,23 @@ def start_world(tmp_path: Path) -> Iterator[StartWorld]:
         processes: dict[int, subprocess.Popen[str] | ForkedRank] = {}
         for rank in range(pipelines * stages):
             pipeline, stage = divmod(rank, stages)
-            fields: dict[str, Any] = {
-                "rank": rank,
-                "host": f"host-{rank}",
-                "datacenter": "east",
-                "gpu": 0,
-                "pipeline": pipeline,
-                "stage": stage,
-                "stages": stages,
-                "pipelines": pipelines,
-                "microbatches": 4,
-                "iterations": ITERATIONS,
-                "schedule": schedule,
-                "config": CONFIG,
-                "precision": "fp32",
-                "seed": 3,
-                "learning_rate": 1e-3,
-                "listen_address": LOOPBACK,
-                "interface": "lo",
-                "rendezvous_address": LOOPBACK,
-                "rendezvous_port": port,
-                "span_log": str(folder / f"{rank}.spans"),
-                "epoch_ns": epoch_ns,
-                "gradients": str(folder / f"{rank}.npz"),
-            }
-            plan = BaselineConfig(**fields | changes)
+            plan = changed(
+                BaselineConfig(
+                    RankPlace(rank, f"host-{rank}", "east", 0, pipeline, stage),
+                    BaselineShape(schedule, stages, pipelines, microbatches=4),
+                    ITERATIONS,
+                    LearningConfig(CONFIG, 1e-3, "fp32", seed=3),
+                    GlooConfig(LOOPBACK, "lo", LOOPBACK, port),
+                    str(folder / f"{rank}.spans"),
+                    epoch_ns,
+                    kept=KeptFilesConfig(str(folder / f"{rank}.npz")),
+                ),
+                **changes,
+            )
             plan.write(folder / f"{rank}.json")
             plans.append(plan)
             if rank not in absent:
-                program = HOSTILE_GPU_RANK if plan.device == "cuda" else "wanbed.workloads.baselines.torch_rank"
+                program = HOSTILE_GPU_RANK if plan.device.name == "cuda" else "wanbed.workloads.baselines.torch_rank"
                 config = folder / f"{rank}.json"
                 processes[rank] = run_alone(program, config) if rank in alone else ForkedRank(program, config)
                 started.append(processes[rank])

@@ -1,44 +1,38 @@
 import json
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from wanbed.workloads.baselines.baseline_config import BaselineConfig, read_baseline_config
+from tests.support.workloads.changed import changed
+from wanbed.results.records.span_log import RankPlace
+from wanbed.workloads.baselines.baseline_config import (
+    BaselineConfig,
+    BaselineShape,
+    GlooConfig,
+    read_baseline_config,
+)
 from wanbed.workloads.gpt.gpt_config import GptConfig
+from wanbed.workloads.gpt.learning_config import LearningConfig
+from wanbed.workloads.kept_files import KeptFilesConfig
 
 ROOT = Path(__file__).parents[3]
 PLAN = BaselineConfig(
-    rank=5,
-    host="west-1",
-    datacenter="west",
-    gpu=0,
-    pipeline=1,
-    stage=2,
-    stages=3,
-    pipelines=2,
-    microbatches=6,
+    RankPlace(rank=5, host="west-1", datacenter="west", gpu=0, pipeline=1, stage=2),
+    BaselineShape("torch-zb", stages=3, pipelines=2, microbatches=6),
     iterations=3,
-    schedule="torch-zb",
-    config=GptConfig(layers=6, hidden=64, context=32, heads=4, vocabulary=256),
-    precision="fp32",
-    seed=7,
-    learning_rate=1e-3,
-    listen_address="10.2.0.2",
-    interface="eth0",
-    rendezvous_address="10.0.0.1",
-    rendezvous_port=20_100,
+    learning=LearningConfig(GptConfig(6, hidden=64, context=32, heads=4, vocabulary=256), 1e-3, "fp32", seed=7),
+    gloo=GlooConfig("10.2.0.2", "eth0", "10.0.0.1", 20_100),
     span_log="/tmp/rank-5.spans",
     epoch_ns=123,
-    gradients="/tmp/rank-5.npz",
+    kept=KeptFilesConfig("/tmp/rank-5.npz"),
     parent_pid=4711,
 )
 
 
 def test_a_config_reads_back_as_written(tmp_path: Path) -> None:
-    for plan in (PLAN, replace(PLAN, text="/tmp/text", gradients=None, parent_pid=None, threads=2)):
+    for plan in (PLAN, changed(PLAN, text="/tmp/text", gradients=None, parent_pid=None, threads=2)):
         plan.write(tmp_path / "plan.json")
         assert read_baseline_config(tmp_path / "plan.json") == plan
 
@@ -46,22 +40,38 @@ def test_a_config_reads_back_as_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "fault"),
     [
-        ({"schedule": "gpipe"}, "schedule: 'gpipe' is none of torch-gpipe, torch-1f1b, torch-zb, torch-ddp"),
-        ({"precision": "fp64"}, "precision: 'fp64' is none of fp32, bf16"),
-        ({"rank": 4}, "rank: 4, where stage 2 of pipeline 1 is rank 5"),
-        ({"stage": 3}, "stage: 3 is none of the 3 stages"),
-        ({"pipeline": 2}, "pipeline: 2 is none of the 2 pipelines"),
+        (
+            {"shape": {"schedule": "gpipe"}},
+            "shape.schedule: 'gpipe' is none of torch-gpipe, torch-1f1b, torch-zb, torch-",
+        ),
+        ({"learning": {"precision": "fp64"}}, "learning.precision: 'fp64' is none of fp32, bf16"),
+        ({"place": {"rank": 4}}, "place.rank: 4, where stage 2 of pipeline 1 is rank 5"),
+        ({"place": {"stage": 3}}, "place.stage: 3 is none of the 3 stages"),
+        ({"place": {"pipeline": 2}}, "place.pipeline: 2 is none of the 2 pipelines"),
         ({"iterations": 0}, "iterations: 0 is below 1"),
-        ({"learning_rate": 0.0}, "learning_rate: 0.0 is not above 0"),
-        ({"silence_ns": 0}, "silence_ns: 0 is below 1"),
-        ({"rendezvous_port": 0}, "rendezvous_port: 0 is no port"),
-        ({"rank": 0, "pipeline": 0, "stage": 0}, "rendezvous_address: rank 0 serves the store at its own address"),
-        ({"microbatches": 7}, "microbatches: 7, where torch-zb runs 2 rounds on 3 stages and needs a multiple of 2"),
-        ({"schedule": "torch-1f1b", "microbatches": 2}, "microbatches: 2, where torch-1f1b needs one for each"),
-        ({"schedule": "torch-ddp"}, "stages: torch-ddp trains whole replicas: 1 stage, not 3"),
-        ({"stages": 1, "stage": 0, "rank": 1, "schedule": "torch-gpipe"}, "stages: torch-gpipe needs 2 stages"),
-        ({"stages": 9, "rank": 11}, "stages: 6 layers make 1 to 6 stages, not 9"),
-        ({"config": {"layers": 6}}, "config: "),
+        ({"learning": {"learning_rate": 0.0}}, "learning.learning_rate: 0.0 is not above 0"),
+        ({"gloo": {"silence_ns": 0}}, "gloo.silence_ns: 0 is below 1"),
+        ({"gloo": {"store_port": 0}}, "gloo.store_port: 0 is no port"),
+        (
+            {"place": {"rank": 0, "pipeline": 0, "stage": 0}},
+            "gloo.store_address: rank 0 serves the store at its own address",
+        ),
+        (
+            {"kept": {"checkpoints": {"folder": "/tmp", "every": 1, "resume": []}}},
+            "kept.checkpoints: torch's schedules",
+        ),
+        (
+            {"shape": {"microbatches": 7}},
+            "shape.microbatches: 7, where torch-zb runs 2 rounds on 3 stages and needs a multiple of 2",
+        ),
+        (
+            {"shape": {"schedule": "torch-1f1b", "microbatches": 2}},
+            "shape.microbatches: 2, where torch-1f1b needs one for each",
+        ),
+        ({"shape": {"schedule": "torch-ddp"}}, "shape.stages: torch-ddp trains whole replicas: 1 stage, not 3"),
+        ({"shape": {"stages": 1, "schedule": "torch-gpipe"}}, "shape.stages: torch-gpipe needs 2 stages"),
+        ({"shape": {"stages": 9}, "place": {"rank": 11}}, "stages: 6 layers make 1 to 6 stages, not 9"),
+        ({"learning": {"model": {"layers": 6}}}, "learning.model: "),
         ({"colour": "red"}, "colour: unknown field"),
     ],
 )
@@ -70,7 +80,10 @@ def test_an_invalid_config_is_refused_with_path_and_field(
 ) -> None:
     path = tmp_path / "plan.json"
     PLAN.write(path)
-    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+    document = json.loads(path.read_text())
+    for name, value in changes.items():
+        document[name] = document[name] | value if isinstance(value, dict) else value
+    path.write_text(json.dumps(document))
     with pytest.raises(ValueError, match=r"plan\.json") as refusal:
         read_baseline_config(path)
     assert str(refusal.value).startswith(f"{path}: {fault}")
@@ -98,13 +111,8 @@ def test_numbers_of_microbatches_are_refused_where_torch_refuses_them(schedule: 
                 by_torch = True
             except ValueError:
                 by_torch = False
-            plan = dict.fromkeys(("rank", "stage", "pipeline"), 0) | {
-                "listen_address": "10.0.0.1",
-                "stages": stages,
-                "schedule": schedule,
-            }
             try:
-                replace(PLAN, microbatches=microbatches, **plan)
+                BaselineShape(schedule, stages, 1, microbatches)
                 by_us = True
             except ValueError:
                 by_us = False

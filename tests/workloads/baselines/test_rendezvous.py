@@ -9,9 +9,8 @@ from torch.distributed import TCPStore
 
 from tests.support.workloads.loopback_ranks import free_ports
 from tests.workloads.baselines.torch_world import LOOPBACK
-from wanbed.workloads.baselines.baseline_config import BaselineConfig
+from wanbed.workloads.baselines.baseline_config import GlooConfig
 from wanbed.workloads.baselines.rendezvous import Member, PeerWatch, connection_fault, interface_address
-from wanbed.workloads.gpt.gpt_config import GptConfig
 
 MEMBERS = {0: Member(0, "east-0", "10.0.0.1"), 1: Member(1, "west-0", "10.1.0.1"), 2: Member(2, "west-1", "10.1.0.11")}
 
@@ -57,36 +56,8 @@ class Watched:
         port = free_ports(1)[0]
         self.store = TCPStore(LOOPBACK, port, is_master=True, wait_for_workers=False, timeout=timedelta(seconds=10))
         self.losses: list[SimpleQueue[str]] = [SimpleQueue() for _ in LOOPBACK_MEMBERS]
-        self.watches = [
-            PeerWatch(self.plan(rank, port), LOOPBACK_MEMBERS, self.losses[rank].put) for rank in LOOPBACK_MEMBERS
-        ]
-
-    @staticmethod
-    def plan(rank: int, port: int) -> BaselineConfig:
-        return BaselineConfig(
-            rank=rank,
-            host=f"host-{rank}",
-            datacenter="east",
-            gpu=0,
-            pipeline=rank,
-            stage=0,
-            stages=1,
-            pipelines=3,
-            microbatches=1,
-            iterations=1,
-            schedule="torch-ddp",
-            config=GptConfig(1, 8, 8, 1, 8),
-            precision="fp32",
-            seed=0,
-            learning_rate=1e-3,
-            listen_address=LOOPBACK,
-            interface="lo",
-            rendezvous_address=LOOPBACK,
-            rendezvous_port=port,
-            span_log="/nowhere",
-            epoch_ns=0,
-            silence_ns=2_500_000_000,
-        )
+        gloo = GlooConfig(LOOPBACK, "lo", LOOPBACK, port, silence_ns=2_500_000_000)
+        self.watches = [PeerWatch(rank, gloo, LOOPBACK_MEMBERS, self.losses[rank].put) for rank in LOOPBACK_MEMBERS]
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ import pytest
 
 from tests.support.workloads.reference_training import relative_error, train_reference
 from tests.workloads.baselines.torch_world import CONFIG, ITERATIONS, LOOPBACK, ROOT, StartWorld, World
+from wanbed.workloads.compute.device_settings import DeviceSettings
 
 TOLERANCE = 1e-5
 SPANS = {
@@ -22,7 +23,7 @@ SPANS = {
 
 
 def gradients_of(world: World, pipeline: int) -> dict[str, np.ndarray]:
-    parts = [dict(np.load(plan.gradients)) for plan in world.plans if plan.pipeline == pipeline]
+    parts = [dict(np.load(plan.kept.gradients)) for plan in world.plans if plan.place.pipeline == pipeline]
     merged = {name: gradient for part in parts for name, gradient in part.items()}
     assert len(merged) == sum(len(part) for part in parts), "two stages share a parameter's name"
     return merged
@@ -45,14 +46,15 @@ def test_losses_and_gradients_are_those_of_single_process_training(
     start_world: StartWorld, schedule: str, stages: int, pipelines: int, device: str
 ) -> None:
     # Where the device is cuda, the CPU plays a GPU.
-    world = start_world(schedule, stages, pipelines, device=device)
+    world = start_world(schedule, stages, pipelines, device=DeviceSettings(device))
     reference = train_reference(
         CONFIG, pipelines=pipelines, microbatches=4, iterations=ITERATIONS, seed=3, learning_rate=1e-3
     )
-    assert [world.outcome(plan.rank) for plan in world.plans] == [(0, "")] * (stages * pipelines)
-    logs = [world.log(plan.rank) for plan in world.plans]
-    of_replicas = [dict(log.losses) for log, plan in zip(logs, world.plans, strict=True) if plan.stage == stages - 1]
-    assert [not log.losses for log in logs] == [plan.stage < stages - 1 for plan in world.plans]
+    assert [world.outcome(plan.place.rank) for plan in world.plans] == [(0, "")] * (stages * pipelines)
+    logs = [world.log(plan.place.rank) for plan in world.plans]
+    last = [plan.place.stage == stages - 1 for plan in world.plans]
+    of_replicas = [dict(log.losses) for log, is_last in zip(logs, last, strict=True) if is_last]
+    assert [bool(log.losses) for log in logs] == last
     losses = [sum(own[iteration] for own in of_replicas) / len(of_replicas) for iteration in range(ITERATIONS)]
     np.testing.assert_allclose(losses, reference.losses, rtol=TOLERANCE)
     for pipeline in range(pipelines):
@@ -69,7 +71,7 @@ def test_losses_and_gradients_are_those_of_single_process_training(
 
 
 def test_what_stages_exchange_is_staged_and_counted(start_world: StartWorld) -> None:
-    world = start_world("torch-1f1b", 2, 1, device="cuda")
+    world = start_world("torch-1f1b", 2, 1, device=DeviceSettings("cuda"))
     assert [world.outcome(rank) for rank in (0, 1)] == [(0, "")] * 2
     first, last = (world.log(rank).device for rank in (0, 1))
     assert first is not None
@@ -119,7 +121,7 @@ def test_a_rank_that_finds_no_store_says_so(start_world: StartWorld) -> None:
     status, errors = world.outcome(1)
     assert status == 1
     assert errors.startswith("wanbed torch rank 1 (host-1): ")
-    assert f"({LOOPBACK}, {world.plans[1].rendezvous_port})" in errors
+    assert f"({LOOPBACK}, {world.plans[1].gloo.store_port})" in errors
     assert errors.count("\n") == 1
 
 

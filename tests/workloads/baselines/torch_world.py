@@ -33,7 +33,7 @@ class World:
 
     def await_first_iteration(self) -> None:
         deadline = time.monotonic() + PATIENCE_S
-        while not all(Path(plan.span_log).exists() and self.log(plan.rank).spans for plan in self.plans):
+        while not all(Path(plan.span_log).exists() and self.log(plan.place.rank).spans for plan in self.plans):
             assert time.monotonic() < deadline, "no iteration ended"
             assert all(process.poll() is None for process in self.processes.values()), "a rank has ended"
             time.sleep(0.05)

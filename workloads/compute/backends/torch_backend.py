@@ -1,6 +1,6 @@
 """Training by torch. Only ``create``, in a rank, imports torch."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
@@ -9,7 +9,6 @@ from wanbed.workloads.compute.backends.backend import (
     Computation,
     ComputeBackend,
     ComputeConfig,
-    ModelFiles,
     RankContext,
     SwappedGroups,
 )
@@ -18,11 +17,7 @@ from wanbed.workloads.gpt.gpt_config import bytes_per_element
 from wanbed.workloads.schedules.action import ActionKind
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
     from wanbed.workloads.collective.device_all_reduce import DeviceAllReduce, Report
-    from wanbed.workloads.compute.flat_parameters import FlatParameters
     from wanbed.workloads.compute.torch_compute import TorchCompute
 
 TORCH_RENDEZVOUS_NS = 60_000_000_000
@@ -55,6 +50,7 @@ class TorchBackend(ComputeBackend):
 
     def create(self, config: ComputeConfig, context: RankContext) -> Computation:
         """Build the stage and its optimizer. Raise ValueError or OSError as ``TorchWork`` and ``TorchCompute`` do."""
+        from wanbed.workloads.compute.stage_files import model_files  # noqa: PLC0415
         from wanbed.workloads.compute.swapped_compute import SwappedCompute  # noqa: PLC0415
         from wanbed.workloads.compute.torch_compute import TorchCompute  # noqa: PLC0415
 
@@ -66,7 +62,7 @@ class TorchBackend(ComputeBackend):
                 swapped,
                 device=swapped,
                 element_bytes=element_bytes,
-                files=_model_files(swapped.parameters, swapped.named_gradients),
+                files=model_files(swapped.parameters, swapped.named_gradients),
                 synchronized=swapped.synchronized,
                 swapped=SwappedGroups(swapped.groups, swapped.swapping_record),
             )
@@ -76,31 +72,13 @@ class TorchBackend(ComputeBackend):
             compute,
             device=compute,
             element_bytes=element_bytes,
-            files=_model_files(compute.parameters, compute.named_gradients),
+            files=model_files(compute.parameters, compute.named_gradients),
             all_reduce=None if config.collective is None else _all_reduce(config.collective, compute),
             begin_copy=compute.begin_copy if compute.overlaps_copies else None,
             in_buckets=compute,
             synchronized=compute.synchronized,
             squares=compute.parameters.squares,
         )
-
-
-def _model_files(
-    parameters: "FlatParameters", named_gradients: "Callable[[], Mapping[str, npt.NDArray[np.float32]]]"
-) -> ModelFiles:
-    from wanbed.workloads.compute.stage_files import (  # noqa: PLC0415
-        load_state,
-        save_gradients,
-        save_state,
-        save_weights,
-    )
-
-    return ModelFiles(
-        save_gradients=lambda path: save_gradients(path, named_gradients()),
-        save_state=lambda path: save_state(path, parameters),
-        load_state=lambda paths: load_state(paths, parameters),
-        save_weights=lambda path: save_weights(path, parameters),
-    )
 
 
 def _all_reduce(config: CollectiveConfig, compute: "TorchCompute") -> "Callable[[Report], DeviceAllReduce]":

@@ -10,8 +10,10 @@ from wanbed.runner.emulation.rank_configs import FIRST_PORT, SharedConfig
 from wanbed.runner.resolve.experiment import SweepPoint
 from wanbed.runner.trainings.torch_baseline.on_hosts import configure_baseline
 from wanbed.testbed.network.address_book import AddressBook
-from wanbed.workloads.baselines.baseline_config import BaselineConfig, read_baseline_config
+from wanbed.workloads.baselines.baseline_config import BaselineConfig, BaselineShape, read_baseline_config
 from wanbed.workloads.gpt.gpt_config import GptConfig
+from wanbed.workloads.gpt.learning_config import LearningConfig
+from wanbed.workloads.kept_files import KeptFilesConfig
 
 
 @pytest.fixture
@@ -50,27 +52,27 @@ def planned(
 
 def test_every_rank_meets_at_the_first_ranks_host(point: SweepPoint, tmp_path: Path) -> None:
     plans = planned(point, tmp_path)
-    assert [(plan.rank, plan.host, plan.listen_address) for plan in plans] == [
+    assert [(plan.place.rank, plan.place.host, plan.gloo.listen_address) for plan in plans] == [
         (0, "east-0", "10.3.0.2"),
         (1, "west-0", "10.3.1.2"),
         (2, "east-1", "10.3.0.3"),
         (3, "west-1", "10.3.1.3"),
     ]
-    assert {(plan.rendezvous_address, plan.rendezvous_port) for plan in plans} == {("10.3.0.2", FIRST_PORT)}
-    assert {plan.interface for plan in plans} == {"eth0"}
+    assert {(plan.gloo.store_address, plan.gloo.store_port) for plan in plans} == {("10.3.0.2", FIRST_PORT)}
+    assert {plan.gloo.interface for plan in plans} == {"eth0"}
 
 
 def test_every_rank_trains_as_the_experiment_says(point: SweepPoint, tmp_path: Path) -> None:
     for plan in planned(point, tmp_path):
-        assert plan.config == GptConfig(layers=4, hidden=128, context=128, heads=4, vocabulary=256)
-        assert (plan.schedule, plan.stages, plan.pipelines, plan.microbatches) == ("torch-1f1b", 2, 2, 4)
-        assert (plan.iterations, plan.precision, plan.seed, plan.threads) == (3, "fp32", 9, 2)
-        assert (plan.learning_rate, plan.text, plan.gradients) == (3e-4, None, None)
+        model = GptConfig(layers=4, hidden=128, context=128, heads=4, vocabulary=256)
+        assert plan.learning == LearningConfig(model, 3e-4, "fp32", seed=9)
+        assert plan.shape == BaselineShape("torch-1f1b", stages=2, pipelines=2, microbatches=4)
+        assert (plan.iterations, plan.device.threads, plan.kept) == (3, 2, KeptFilesConfig())
 
 
 def test_gradients_are_kept_where_asked_and_plans_read_back(point: SweepPoint, tmp_path: Path) -> None:
     for plan in planned(point, tmp_path, keep_gradients=True):
-        assert plan.gradients == str(tmp_path / f"rank-{plan.rank}.gradients.npz")
+        assert plan.kept.gradients == str(tmp_path / f"rank-{plan.place.rank}.gradients.npz")
         plan.write(tmp_path / "plan.json")
         assert read_baseline_config(tmp_path / "plan.json") == plan
 
@@ -81,9 +83,9 @@ def test_kernels_are_deterministic_if_the_file_asks_for_it(
 ) -> None:
     compute = point.spec.compute.model_copy(update={"deterministic": deterministic})
     asked = replace(point, spec=point.spec.model_copy(update={"compute": compute}))
-    assert {plan.deterministic for plan in planned(asked, tmp_path)} == {bool(deterministic)}
+    assert {plan.device.deterministic for plan in planned(asked, tmp_path)} == {bool(deterministic)}
 
 
 def test_ranks_compute_on_the_device_of_all_others(point: SweepPoint, tmp_path: Path) -> None:
-    assert {plan.device for plan in planned(point, tmp_path)} == {"cpu"}
-    assert {plan.device for plan in planned(point, tmp_path, device="cuda")} == {"cuda"}
+    assert {plan.device.name for plan in planned(point, tmp_path)} == {"cpu"}
+    assert {plan.device.name for plan in planned(point, tmp_path, device="cuda")} == {"cuda"}

@@ -18,7 +18,7 @@ from wanbed.workloads.gpt.learning_config import LearningConfig
 from wanbed.workloads.inference.inference_model import INFERENCE_MODELS, InferenceWork
 from wanbed.workloads.rank_config import RankConfig, ScheduleConfig, read_rank_config
 from wanbed.workloads.schedules.pipeline_shape import PipelineShape
-from wanbed.workloads.serving.serving_configs import Endpoint, GpuServingConfig
+from wanbed.workloads.serving.serving_configs import Endpoint, GpuServingConfig, ServedStage, ServingPeers
 from wanbed.workloads.transport.links_config import (
     BoundariesConfig,
     BoundaryConfig,
@@ -176,22 +176,15 @@ def test_training_and_prefill_of_a_gpu_are_both_computed_or_both_replayed() -> N
     serving = GpuServingConfig(
         gpu=1,
         pooled=False,
-        model=INFERENCE_MODELS["llama-tiny"],
+        served=ServedStage(INFERENCE_MODELS["llama-tiny"], 1, 0, 1, 1),
+        peers=ServingPeers(end, end, (end,), None, 1),
         profile=PrefillProfile(1.0, 1.0, 0.0, "test", measured=False),
         settings=PrefillSettings(10**9),
-        stages=1,
-        kv_token_bytes=1,
-        activation_token_bytes=1,
-        listen=end,
-        controller=end,
-        decodes=(end,),
-        following=None,
-        datacenters=1,
         counts="/tmp/counts",
         epoch_ns=0,
     )
     torch = replace(PLAN.compute, backend="wanbed.workloads.compute.backends.torch_backend:TorchBackend")
-    computed = replace(serving, inference=InferenceWork(serving.model, seed=3, device="cpu"))
+    computed = replace(serving, inference=InferenceWork(serving.served.model, seed=3, device="cpu"))
     assert replace(PLAN, serving=serving).serving == serving
     assert replace(PLAN, compute=torch, serving=computed).serving == computed
     for wrong in (

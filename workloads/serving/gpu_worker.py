@@ -37,7 +37,7 @@ class GpuWorker:
         self._selector = selectors.DefaultSelector()
         keeps = config.inference is not None
         self._listener = Listener(
-            config.listen, token, self._selector, self._accept_previous, log, keeps_payloads=keeps
+            config.peers.listen, token, self._selector, self._accept_previous, log, keeps_payloads=keeps
         )
         self._selector.register(gpu.timer, selectors.EVENT_READ, lambda mask: gpu.timer.passed())
         self._selector.register(gpu.news, selectors.EVENT_READ, lambda mask: self._handle_news())
@@ -80,17 +80,17 @@ class GpuWorker:
 
     def _rendezvous(self) -> PeerChannel:
         """Connect to all peers. Return the controller."""
-        config = self._config
-        self._controller = controller = self._call(config.controller, self._handle_command, self._controller_gone)
-        self._decodes = [self._call(decode, _ignore, self._lost(decode)) for decode in config.decodes]
-        if config.following is not None:
-            self._following = self._call(config.following, _ignore, self._lost(config.following))
+        peers = self._config.peers
+        self._controller = controller = self._call(peers.controller, self._handle_command, self._controller_gone)
+        self._decodes = [self._call(decode, _ignore, self._lost(decode)) for decode in peers.decodes]
+        if peers.following is not None:
+            self._following = self._call(peers.following, _ignore, self._lost(peers.following))
         return controller
 
     def _call(self, peer: Endpoint, handle: Callable[[Document], None], gone: Callable[[str], None]) -> PeerChannel:
-        config = self._config
-        hello = send_hello(self._token, config.gpu)
-        channel = call(config.listen.address, peer, hello, config.rendezvous_timeout_ns, lambda: self._stopping)
+        peers = self._config.peers
+        hello = send_hello(self._token, self._config.gpu)
+        channel = call(peers.listen.address, peer, hello, peers.rendezvous_timeout_ns, lambda: self._stopping)
         return PeerChannel(self._selector, channel, handle, gone)
 
     def _lost(self, peer: Endpoint) -> Callable[[str], None]:
@@ -105,7 +105,7 @@ class GpuWorker:
             # It goes when training has ended, and has nothing more for a GPU that does not train.
             self._stopping = True
             return
-        self._fault = f"the controller on {self._config.controller.host} has gone: {why}"
+        self._fault = f"the controller on {self._config.peers.controller.host} has gone: {why}"
 
     def _handle_news(self) -> None:
         try:
@@ -140,21 +140,23 @@ class GpuWorker:
                 self._send_results(self._pieces.pop((message.request, message.chunk)))
 
     def _send_results(self, piece: Piece) -> None:
-        config = self._config
+        served = self._config.served
         self._pieces_done += 1
         piece_key = {"request": piece.request, "chunk": piece.chunk}
         results = self._gpu.take_results(piece)
         if self._following is not None:
-            size_bytes = config.activation_token_bytes * piece.tokens
+            size_bytes = served.activation_token_bytes * piece.tokens
             self._activation_bytes += size_bytes
             activation = {"message": "Activation", **piece_key, "stage": piece.stage + 1}
             self._following.send(activation, size_bytes if results is None else results.activation_bytes)
-        size_bytes = config.kv_sent_bytes(piece.layers, piece.tokens)
+        size_bytes = served.kv_sent_bytes(piece.layers, piece.tokens)
         self._kv_bytes += size_bytes
-        part = {"message": "CachePart", **piece_key, "stage": piece.stage, "stages": config.stages, "last": piece.last}
+        part = {"message": "CachePart", **piece_key, "stage": piece.stage, "stages": served.stages, "last": piece.last}
         if results is not None:
-            part |= {"layers": [config.layers.start, config.layers.stop], "first_token": results.first_token}
-        self._decodes[config.decode(piece.request)].send(part, size_bytes if results is None else results.cache)
+            part |= {"layers": [served.layers.start, served.layers.stop], "first_token": results.first_token}
+        self._decodes[self._config.peers.decode(piece.request)].send(
+            part, size_bytes if results is None else results.cache
+        )
 
     def _send_shutdown(self, controller: PeerChannel) -> None:
         self._gpu.stop()
@@ -210,5 +212,5 @@ def serving_gpu(config: GpuServingConfig) -> SharedGpu:
     from wanbed.workloads.serving.computed_gpu import ComputedGpu  # noqa: PLC0415
     from wanbed.workloads.serving.prefill_compute import PrefillCompute  # noqa: PLC0415
 
-    prefill = PrefillCompute(config.inference, config.layers, config.settings.chunk_tokens)
+    prefill = PrefillCompute(config.inference, config.served.layers, config.settings.chunk_tokens)
     return ComputedGpu(config.gpu, filler, prefill)

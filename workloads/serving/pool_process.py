@@ -34,8 +34,9 @@ def _run_pool_gpu(config: PoolGpuConfig) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     header = RankPlace(config.serving.gpu, config.host, config.datacenter, config.index, _NO_PIPELINE, _NO_PIPELINE)
     log = SpanLog(Path(config.span_log), header)
+    epoch_ns = config.serving.epoch_ns
     for span in gpu.take_spans():
-        times_ns = span.start_ns - config.epoch_ns, span.end_ns - config.epoch_ns
+        times_ns = span.start_ns - epoch_ns, span.end_ns - epoch_ns
         log.record(Span(PREFILL, NO_MICROBATCH, NO_MICROBATCH, *times_ns, request=span.request))
     log.complete()
 

@@ -27,37 +27,18 @@ class Endpoint:
 
 
 @dataclass(frozen=True)
-class GpuServingConfig:
-    """The configuration of one GPU of a service. Raises ValueError if ``stage`` is not below ``stages``.
+class ServedStage:
+    """The stage of the model that a GPU prefills. Raises ValueError if ``stage`` is not below ``stages``.
 
-    A ``pooled`` GPU does not train. ``kv_token_bytes`` (all layers of the model together) and
-    ``activation_token_bytes`` are the bytes on the network for each token. The previous stage connects to ``listen``;
-    ``following`` is the GPU of the next stage, None at the last one. The KV cache of request r goes to decode host
-    ``r // datacenters`` modulo the number of ``decodes``. ``counts`` is the path of the file that receives the worker's
-    counts. ``epoch_ns`` is the trial's start on CLOCK_MONOTONIC. ``training`` is the planned training iteration on this
-    GPU, None if there is no plan. With ``inference`` torch computes the layers of ``stage``; without it they are
-    replayed.
+    ``kv_token_bytes`` (all layers of the model together) and ``activation_token_bytes`` are the bytes on the network
+    for each token.
     """
 
-    gpu: int
-    pooled: bool
     model: InferenceModel
-    profile: PrefillProfile
-    settings: PrefillSettings
     stages: int
+    stage: int
     kv_token_bytes: int
     activation_token_bytes: int
-    listen: Endpoint
-    controller: Endpoint
-    decodes: tuple[Endpoint, ...]
-    following: Endpoint | None
-    datacenters: int
-    counts: str
-    epoch_ns: int
-    training: IterationPlan | None = None
-    rendezvous_timeout_ns: int = RENDEZVOUS_TIMEOUT_NS
-    stage: int = 0
-    inference: InferenceWork | None = None
 
     def __post_init__(self) -> None:
         if not 0 <= self.stage < self.stages:
@@ -65,7 +46,7 @@ class GpuServingConfig:
 
     @property
     def layers(self) -> range:
-        """The range of the model's layers on this GPU."""
+        """The range of the model's layers in this stage."""
         counts = self.model.stage_layers(self.stages)
         first = sum(counts[: self.stage])
         return range(first, first + counts[self.stage])
@@ -74,9 +55,46 @@ class GpuServingConfig:
         """Return the bytes on the network for the KV cache of ``tokens`` tokens in ``layers`` layers, at least 1."""
         return max(1, self.kv_token_bytes * tokens * layers // self.model.layers)
 
+
+@dataclass(frozen=True)
+class ServingPeers:
+    """Where a GPU of a service listens, and whom it calls within ``rendezvous_timeout_ns``.
+
+    The previous stage connects to ``listen``; ``following`` is the GPU of the next stage, None at the last one. The KV
+    cache of request r goes to decode host ``r // datacenters`` modulo the number of ``decodes``.
+    """
+
+    listen: Endpoint
+    controller: Endpoint
+    decodes: tuple[Endpoint, ...]
+    following: Endpoint | None
+    datacenters: int
+    rendezvous_timeout_ns: int = RENDEZVOUS_TIMEOUT_NS
+
     def decode(self, request: int) -> int:
         """Return the index in ``decodes`` of a request's decode host."""
         return request // self.datacenters % len(self.decodes)
+
+
+@dataclass(frozen=True)
+class GpuServingConfig:
+    """The configuration of one GPU of a service.
+
+    A ``pooled`` GPU does not train. ``counts`` is the path of the file that receives the worker's counts. ``epoch_ns``
+    is the trial's start on CLOCK_MONOTONIC. ``training`` is the planned training iteration on this GPU, None if there
+    is no plan. With ``inference`` torch computes the layers of ``served``; without it they are replayed.
+    """
+
+    gpu: int
+    pooled: bool
+    served: ServedStage
+    peers: ServingPeers
+    profile: PrefillProfile
+    settings: PrefillSettings
+    counts: str
+    epoch_ns: int
+    training: IterationPlan | None = None
+    inference: InferenceWork | None = None
 
 
 @dataclass(frozen=True)
@@ -88,7 +106,6 @@ class PoolGpuConfig:
     datacenter: str
     index: int
     run_token: str
-    epoch_ns: int
     span_log: str
     parent_pid: int | None = None
 

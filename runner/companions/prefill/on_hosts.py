@@ -39,6 +39,8 @@ from wanbed.workloads.serving.serving_configs import (
     Endpoint,
     GpuServingConfig,
     PoolGpuConfig,
+    ServedStage,
+    ServingPeers,
 )
 
 _CONTROLLER_PORT = 10_000
@@ -255,23 +257,27 @@ class _ConfigMaker:
                 yield GpuServingConfig(
                     gpu=gpu,
                     pooled=group.pooled,
-                    model=service.model,
+                    served=ServedStage(
+                        service.model,
+                        len(group.gpus),
+                        stage,
+                        service.kv_token_bytes,
+                        service.activation_token_bytes,
+                    ),
+                    peers=ServingPeers(
+                        listen=self._gpu_endpoint(hosts, gpu, host),
+                        controller=self._controller(datacenter, host),
+                        decodes=tuple(self._endpoint(each, _DECODE_PORT, host) for each in datacenter.decode_hosts),
+                        following=None if following is None else self._gpu_endpoint(hosts, following, host),
+                        datacenters=len(service.datacenters),
+                        rendezvous_timeout_ns=self._rendezvous_timeout_ns,
+                    ),
                     profile=service.profile,
                     settings=service.settings,
-                    stages=len(group.gpus),
-                    kv_token_bytes=service.kv_token_bytes,
-                    activation_token_bytes=service.activation_token_bytes,
-                    listen=self._gpu_endpoint(hosts, gpu, host),
-                    controller=self._controller(datacenter, host),
-                    decodes=tuple(self._endpoint(each, _DECODE_PORT, host) for each in datacenter.decode_hosts),
-                    following=None if following is None else self._gpu_endpoint(hosts, following, host),
-                    datacenters=len(service.datacenters),
                     counts=str(self._counts(gpu)),
-                    training=None if group.pooled else self._training.get(gpu),
-                    rendezvous_timeout_ns=self._rendezvous_timeout_ns,
-                    stage=stage,
-                    inference=service.inference,
                     epoch_ns=self._setting.epoch_ns,
+                    training=None if group.pooled else self._training.get(gpu),
+                    inference=service.inference,
                 )
 
     def _pool_process(self, datacenter: DatacenterService, config: GpuServingConfig, log: Path) -> ServingProcess:
@@ -283,7 +289,6 @@ class _ConfigMaker:
             datacenter.name,
             gpu.index,
             setting.run_token,
-            setting.epoch_ns,
             str(log),
             setting.parent_pid,
         )

@@ -15,7 +15,7 @@ from wanbed.workloads.inference.inference_stage import InferenceStage, PrefillCh
 from wanbed.workloads.inference.key_value_cache import KVCache
 from wanbed.workloads.serving.gpu_worker import serving_gpu
 from wanbed.workloads.serving.prefill_compute import PieceResults, PrefillCompute, prompt_tokens
-from wanbed.workloads.serving.serving_configs import Endpoint, GpuServingConfig
+from wanbed.workloads.serving.serving_configs import Endpoint, GpuServingConfig, ServedStage, ServingPeers
 
 WORK = InferenceWork(TINY, SEED, "cpu")
 
@@ -130,17 +130,10 @@ def test_a_gpu_of_a_service_is_warmed_up_with_the_services_chunks(monkeypatch: p
         GpuServingConfig(
             gpu=0,
             pooled=True,
-            model=TINY,
+            served=ServedStage(TINY, LAYERS, 0, 1, 1),
+            peers=ServingPeers(nowhere, nowhere, (nowhere,), None, 1),
             profile=PrefillProfile(0.0, 1.0, 0.0, source="a test", measured=False),
             settings=PrefillSettings(slo_ns=1, chunk_tokens=37),
-            stages=LAYERS,
-            kv_token_bytes=1,
-            activation_token_bytes=1,
-            listen=nowhere,
-            controller=nowhere,
-            decodes=(nowhere,),
-            following=None,
-            datacenters=1,
             counts="",
             epoch_ns=0,
             inference=WORK,

@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from tests.support.until import until_within
+from tests.support.workloads.changed import changed
 from tests.support.workloads.loopback_ranks import (
     LOOPBACK,
     MILLISECOND_NS,
@@ -46,6 +47,8 @@ from wanbed.workloads.serving.serving_configs import (
     Endpoint,
     GpuServingConfig,
     PoolGpuConfig,
+    ServedStage,
+    ServingPeers,
 )
 
 MODEL = INFERENCE_MODELS["llama-tiny"]
@@ -117,17 +120,10 @@ class Service:
             GpuServingConfig(
                 gpu=gpu,
                 pooled=pooled,
-                model=MODEL,
+                served=ServedStage(MODEL, 2, gpu, KV_TOKEN_BYTES, ACTIVATION_TOKEN_BYTES),
+                peers=ServingPeers(gpus[gpu], controller, (decode,), gpus[1] if gpu == 0 else None, 1),
                 profile=self.service.profile,
                 settings=settings,
-                stages=2,
-                kv_token_bytes=KV_TOKEN_BYTES,
-                activation_token_bytes=ACTIVATION_TOKEN_BYTES,
-                listen=gpus[gpu],
-                controller=controller,
-                decodes=(decode,),
-                following=gpus[1] if gpu == 0 else None,
-                datacenters=1,
                 counts=str(folder / f"gpu-{gpu}.json"),
                 epoch_ns=epoch_ns,
             )
@@ -207,7 +203,7 @@ def test_training_goes_on_when_the_controller_is_killed(tmp_path: Path, spawn: S
     service = Service(tmp_path, FillPolicy.GREEDY)
     controller, decode = service.start_servers(spawn)
     ranks = service.start_ranks(spawn)
-    until(lambda: connections_at(service.gpus[0].controller.port) == len(ranks) + 1)
+    until(lambda: connections_at(service.gpus[0].peers.controller.port) == len(ranks) + 1)
     # All processes are connected once a request has been prefilled.
     until(lambda: any(prefill_ns(log) for log in service.logs()))
     controller.kill()
@@ -223,7 +219,7 @@ def test_training_goes_on_when_the_controller_is_killed(tmp_path: Path, spawn: S
 
 def test_training_does_not_wait_for_a_service_that_never_starts(tmp_path: Path, spawn: Spawn) -> None:
     service = Service(tmp_path, FillPolicy.PLANNED)
-    service.gpus = [replace(gpu, rendezvous_timeout_ns=1) for gpu in service.gpus]
+    service.gpus = [changed(gpu, rendezvous_timeout_ns=1) for gpu in service.gpus]
     for status, errors in map(ended, service.start_ranks(spawn)):
         assert status == 0
         assert "no connection to host-0" in errors
@@ -236,12 +232,10 @@ def test_a_pool_serves_until_sigterm(tmp_path: Path, spawn: Spawn) -> None:
     for gpu in service.gpus:
         path = tmp_path / f"pool-{gpu.gpu}.json"
         log = str(tmp_path / f"pool-{gpu.gpu}.spans")
-        PoolGpuConfig(gpu, f"host-{gpu.gpu}", "east", 0, service.token, service.ranks[0].process.epoch_ns, log).write(
-            path
-        )
+        PoolGpuConfig(gpu, f"host-{gpu.gpu}", "east", 0, service.token, log).write(path)
         pool.append(spawn("wanbed.workloads.serving.pool_process", path))
     servers = service.start_servers(spawn)
-    until(lambda: connections_at(service.gpus[0].controller.port) == len(pool) + 1)
+    until(lambda: connections_at(service.gpus[0].peers.controller.port) == len(pool) + 1)
     # Before its end nothing is written. Forty requests come meanwhile.
     time.sleep(2)
     for process in (*servers, *pool):
@@ -259,7 +253,7 @@ def test_a_pool_serves_until_sigterm(tmp_path: Path, spawn: Spawn) -> None:
 def test_a_caller_without_the_token_is_dropped(tmp_path: Path, spawn: Spawn) -> None:
     service = Service(tmp_path, FillPolicy.PLANNED)
     controller, _ = service.start_servers(spawn)
-    end = service.gpus[0].controller
+    end = service.gpus[0].peers.controller
     with socket.socket() as stranger:
         until(lambda: stranger.connect_ex((end.address, end.port)) == 0)
         channel = FrameChannel(stranger)

@@ -37,6 +37,8 @@ from wanbed.workloads.serving.serving_configs import (
     Endpoint,
     GpuServingConfig,
     PoolGpuConfig,
+    ServedStage,
+    ServingPeers,
 )
 
 DILATION = 2.0
@@ -106,8 +108,8 @@ def test_a_chunk_goes_from_each_stage_to_the_next_of_the_same_datacenter() -> No
     for datacenter in service.datacenters:
         for group in datacenter.groups:
             for gpu, following in pairwise(group.gpus):
-                assert serving.gpus[gpu].following == serving.gpus[following].listen
-            assert serving.gpus[group.gpus[-1]].following is None
+                assert serving.gpus[gpu].peers.following == serving.gpus[following].peers.listen
+            assert serving.gpus[group.gpus[-1]].peers.following is None
 
 
 def test_caches_go_where_the_service_says() -> None:
@@ -115,16 +117,16 @@ def test_caches_go_where_the_service_says() -> None:
     for datacenter in service.datacenters:
         plan = serving.gpus[datacenter.groups[0].gpus[0]]
         for request in range(12):
-            assert plan.decodes[plan.decode(request)].host == service.decode_host(datacenter, request)
-        assert plan.kv_sent_bytes(5, 100) == service.kv_sent_bytes(5, 100)
+            assert plan.peers.decodes[plan.peers.decode(request)].host == service.decode_host(datacenter, request)
+        assert plan.served.kv_sent_bytes(5, 100) == service.kv_sent_bytes(5, 100)
 
 
 def test_all_processes_listen_on_different_ports_below_the_ephemeral_ones() -> None:
     _, serving, ranks = planned(pool=2)
     listening = [process.config for process in serving.processes]
     ends = [plan.listen for plan in listening if isinstance(plan, ControllerConfig | DecodeConfig)]
-    ends += [plan.serving.listen for plan in listening if isinstance(plan, PoolGpuConfig)]
-    ends += [plan.listen for plan in serving.gpus.values()]
+    ends += [plan.serving.peers.listen for plan in listening if isinstance(plan, PoolGpuConfig)]
+    ends += [plan.peers.listen for plan in serving.gpus.values()]
     taken = [(end.address, end.port) for end in ends] + [
         (rank.rendezvous.listen_address, rank.rendezvous.listen_port) for rank in ranks
     ]
@@ -180,11 +182,13 @@ def test_with_torch_processes_get_the_inference_work_and_a_longer_rendezvous(
     serving = configure_serving(replace(service, inference=work), setting)
     for datacenter in service.datacenters:
         for group in datacenter.groups:
-            layers = [serving.gpus[gpu].layers for gpu in group.gpus]
+            layers = [serving.gpus[gpu].served.layers for gpu in group.gpus]
             assert [layer for each in layers for layer in each] == list(range(service.model.layers))
     decodes = [process.config for process in serving.processes if isinstance(process.config, DecodeConfig)]
     assert {plan.inference for plan in (*serving.gpus.values(), *decodes)} == {work}
-    assert {plan.rendezvous_timeout_ns for plan in (*serving.gpus.values(), *decodes)} == {TORCH_RENDEZVOUS_NS}
+    assert {plan.rendezvous_timeout_ns for plan in (*(gpu.peers for gpu in serving.gpus.values()), *decodes)} == {
+        TORCH_RENDEZVOUS_NS
+    }
     decodes[0].write(tmp_path / "decode.json")
     assert read_config(DecodeConfig, tmp_path / "decode.json") == decodes[0]
 
@@ -203,8 +207,9 @@ def test_over_a_relay_every_process_has_the_addresses_at_which_it_reaches_the_ot
     serving = configure_serving(service, setting)
     hosts = {gpu.number: gpu.host for datacenter in service.datacenters for gpu in datacenter.gpus}
     for number, gpu in serving.gpus.items():
-        assert gpu.listen.address == addresses.address(addresses.topology.host(hosts[number]))
-        for peer in (gpu.controller, *gpu.decodes, *([] if gpu.following is None else [gpu.following])):
+        peers = gpu.peers
+        assert peers.listen.address == addresses.address(addresses.topology.host(hosts[number]))
+        for peer in (peers.controller, *peers.decodes, *([] if peers.following is None else [peers.following])):
             assert peer.address.startswith("127.6." if peer.host == hosts[number] else "127.7.")
 
 
@@ -271,17 +276,10 @@ def gathered(
     gpu = GpuServingConfig(
         gpu=0,
         pooled=False,
-        model=SERVICE.model,
+        served=ServedStage(SERVICE.model, 1, 0, 2048, 128),
+        peers=ServingPeers(end, end, (end,), None, 1),
         profile=SERVICE.profile,
         settings=SERVICE.settings,
-        stages=1,
-        kv_token_bytes=2048,
-        activation_token_bytes=128,
-        listen=end,
-        controller=end,
-        decodes=(end,),
-        following=None,
-        datacenters=1,
         counts="",
         epoch_ns=0,
     )

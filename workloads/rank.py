@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from queue import SimpleQueue
 
 from wanbed.workloads.compute.backends.backend import Computation, RankContext, create_backend
-from wanbed.workloads.compute.compute import SynchronizedCompute
+from wanbed.workloads.compute.compute import BucketCompute, SynchronizedCompute
 from wanbed.workloads.connected_rank import end_process
 from wanbed.workloads.host_process import print_line, run_configured
 from wanbed.workloads.kept_files import resume
@@ -70,8 +70,8 @@ def run_rank(config: RankConfig) -> None:
     computation = backend.create(
         config.compute, RankContext(schedule.kinds(config.place.stage), failure.check, pool, gpu)
     )
-    if computation.files is not None:
-        resume(config.kept, computation.files)
+    if computation.model is not None:
+        resume(config.kept, computation.model.files)
     links = config.links
     joins_others = links.star is not None and links.star.joins
     rendezvous = _rendezvous(config, [peer.rank for peer in links.peers] if joins_others else None)
@@ -143,10 +143,10 @@ def _gradient_sums(config: RankConfig, computation: Computation, connections: _C
         return ReplicaSums(compute)
     ring = RingAllReduce(config.links, connections.transport)
     buckets = config.links.rings.buckets
-    if computation.in_buckets is None or not buckets:
+    if not buckets or not isinstance(compute, BucketCompute):
         return RingSums(compute, ring, element_bytes)
     thread = BucketRing(ring, connections.sum_events, element_bytes, compute.add, report)
-    return BucketSums(compute, computation.in_buckets, thread, buckets)
+    return BucketSums(compute, thread, buckets)
 
 
 def _summing_thread(
@@ -231,7 +231,9 @@ class _Reports:
         sum_events: SumEvents | None,
         rings: int,
     ) -> None:
-        self._computation = computation
+        self._reads_payloads = computation.reads_payloads
+        model = computation.model
+        self._copies = None if model is None or not model.device.overlaps_copies else model.device
         self._pool = pool
         self._events = events
         self._sum_events = sum_events
@@ -241,11 +243,10 @@ class _Reports:
     def handle(self, event: Event) -> None:
         """Pass an event on."""
         # The main thread may compute for long. Buffers that it does not read would accumulate until it is done.
-        computation = self._computation
-        if not computation.reads_payloads and isinstance(event, Received):
+        if not self._reads_payloads and isinstance(event, Received):
             self._pool.give_back(event.payload)
-        elif computation.begin_copy is not None and isinstance(event, Received):
-            computation.begin_copy(event.iteration, event.message, event.payload)
+        elif self._copies is not None and isinstance(event, Received):
+            self._copies.begin_copy(event.iteration, event.message, event.payload)
         if self.gathering is not None and isinstance(event, PartReceived | ReplicaLost | ReplicaJoins | Failed):
             self.gathering.handle(event)
             if not isinstance(event, Failed):

@@ -96,23 +96,24 @@ class Rank:
     ) -> None:
         self._config = config
         self._gpu = gpu
-        self._device = device = computation.device
+        model = computation.model
+        self._device = device = None if model is None else model.device
         self._transport = transport
         self._events = events
         self._compute = compute = computation.compute
         self._sums = sums
         self._kept: KeptFiles | None = None
-        if computation.files is not None:
+        if model is not None:
             self._kept = KeptFiles(
                 config.kept,
-                computation.files,
+                model.files,
                 pipeline=config.place.pipeline,
                 stage=config.place.stage,
                 iterations=config.iterations,
             )
         self._norm: GradientNorm | None = None
         if config.links.rings.norm is not None:
-            self._norm = GradientNorm(config.links, transport, computation.squares)
+            self._norm = GradientNorm(config.links, transport, None if model is None else model.squares)
         self._gatherer = gatherer
         self._joining: set[int] = set()
         self._joined = joined
@@ -123,9 +124,9 @@ class Rank:
             self._copy_thread = CopyThread(compute.outgoing, transport.send, lambda fault: events.put(Failed(fault)))
         self._early: dict[int, list[tuple[Message, memoryview]]] = {}
         self._iteration = 0
-        self._swapped = computation.swapped
+        self._swapped = None if model is None else model.swapped
         # What a group passes on to another stays on the device.
-        self._passes_payloads = computation.reads_payloads and computation.swapped is None
+        self._passes_payloads = computation.reads_payloads and self._swapped is None
         self._virtual: VirtualStages | None = None
         self._schedule: Schedule | None = None
         self._unsent = 0

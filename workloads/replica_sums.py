@@ -130,9 +130,9 @@ class RingSums(ReplicaSums):
 class BucketSums(ReplicaSums):
     """All-reduces ``buckets`` of gradients in the thread ``sums``, beside the last backward, which completes them."""
 
-    def __init__(self, compute: Compute, in_buckets: BucketCompute, sums: SummingThread, buckets: int) -> None:
+    def __init__(self, compute: BucketCompute, sums: SummingThread, buckets: int) -> None:
         super().__init__(compute)
-        self._in_buckets = in_buckets
+        self._in_buckets = compute
         self._sums = sums
         self._buckets = buckets
         self._unsummed = 0

@@ -1,7 +1,7 @@
 """The interface between the rank's loop and a stage's computation."""
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from wanbed.results.records.span_log import DeviceRecord
 from wanbed.workloads.message import Message
@@ -30,7 +30,16 @@ class MeasuredDevice(Protocol):
 
     @property
     def overlaps_copies(self) -> bool:
-        """Return whether ``Compute.outgoing`` waits for a copy, so that another thread should call it."""
+        """Return whether messages are copied while the device computes.
+
+        ``Compute.outgoing`` then waits for a copy, so that another thread should call it.
+        """
+
+    def begin_copy(self, iteration: int, message: Message, payload: memoryview) -> None:
+        """Begin to copy a received payload to the device.
+
+        The transport's thread calls it when the payload is complete, before ``Compute.arrived``, if copies overlap.
+        """
 
     def resolve(self) -> Sequence[tuple[int, int]]:
         """Return the busy interval of the device for each ``perform`` and ``update`` since the last call, in order.
@@ -41,21 +50,6 @@ class MeasuredDevice(Protocol):
 
     def record(self) -> DeviceRecord:
         """Return the measurements of the device so far."""
-
-
-class BucketCompute(Protocol):
-    """A computation that hands gradients over while it still computes others, to be all-reduced meanwhile."""
-
-    def perform_in_buckets(
-        self, action: Action, buckets: int, complete: Callable[[Callable[[], memoryview]], None]
-    ) -> tuple[int, int]:
-        """Carry out ``action``, the last one of an iteration that computes gradients, as ``Compute.perform`` does.
-
-        Call ``complete`` for each of ``buckets`` equal parts of the gradients, the last part of the model first, as
-        soon as it is final. Its argument waits until the bytes of the part are in host memory, and returns them,
-        writable, for an all-reduce in place. Another thread calls it, and ``Compute.add``. ``Compute.gradients`` is not
-        called in this iteration.
-        """
 
 
 class SynchronizedCompute(Protocol):
@@ -134,3 +128,19 @@ class Compute(Protocol):
 
     def loss(self) -> float | None:
         """Return the mean loss of this replica's microbatches: at the last stage after all forwards, else None."""
+
+
+@runtime_checkable
+class BucketCompute(Compute, Protocol):
+    """A computation that hands gradients over while it still computes others, to be all-reduced meanwhile."""
+
+    def perform_in_buckets(
+        self, action: Action, buckets: int, complete: Callable[[Callable[[], memoryview]], None]
+    ) -> tuple[int, int]:
+        """Carry out ``action``, the last one of an iteration that computes gradients, as ``Compute.perform`` does.
+
+        Call ``complete`` for each of ``buckets`` equal parts of the gradients, the last part of the model first, as
+        soon as it is final. Its argument waits until the bytes of the part are in host memory, and returns them,
+        writable, for an all-reduce in place. Another thread calls it, and ``Compute.add``. ``Compute.gradients`` is not
+        called in this iteration.
+        """

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 
 from wanbed.results.records.span_log import NO_MICROBATCH
-from wanbed.workloads.compute.compute import BucketCompute, Compute, TrainingGpu
+from wanbed.workloads.compute.compute import BucketCompute, TrainingGpu
 from wanbed.workloads.compute.varied_durations import DurationDraws, Variation
 from wanbed.workloads.message import Message, MessageKind
 from wanbed.workloads.schedules.action import Action, ActionKind
@@ -89,7 +89,7 @@ class ReplayCosts:
     variation: Variation | None = None
 
 
-class ReplayCompute(Compute, BucketCompute):
+class ReplayCompute(BucketCompute):
     """Occupies an imaginary GPU for the durations of ``work``, and sends buffers of its sizes.
 
     It sends unwritten memory, one buffer of ``pool`` for each size. No action reads a received payload, so it may be

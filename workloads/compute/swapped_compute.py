@@ -254,6 +254,10 @@ class SwappedCompute(Compute, MeasuredDevice):
         """Return False: there are no messages to copy."""
         return False
 
+    def begin_copy(self, iteration: int, message: Message, payload: memoryview) -> None:
+        """Raise AssertionError: a whole model has no neighbour stages."""
+        raise AssertionError(f"{message} came to a rank that has the whole model")
+
     def resolve(self) -> Sequence[tuple[int, int]]:
         """Return the busy intervals of the device since the last call. Call it once an iteration, after ``update``."""
         intervals, forward_ns, backward_ns, copied = self._resolved()

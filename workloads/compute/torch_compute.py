@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from wanbed.results.records.span_log import NO_MICROBATCH, DeviceRecord
-from wanbed.workloads.compute.compute import BucketCompute, Compute, MeasuredDevice, TrainingGpu
+from wanbed.workloads.compute.compute import BucketCompute, MeasuredDevice, TrainingGpu
 from wanbed.workloads.compute.device.device_measurement import DeviceMeasurement
 from wanbed.workloads.compute.device.staging import IncomingCopy, OutgoingCopy, create_staging
 from wanbed.workloads.compute.device.torch_device import as_tensor, configured_device
@@ -123,7 +123,7 @@ class _DeferredWeights:
     payload: memoryview | None
 
 
-class TorchCompute(Compute, BucketCompute, MeasuredDevice):
+class TorchCompute(BucketCompute, MeasuredDevice):
     """Trains one stage as configured by ``work``, or all its virtual stages, each as a chunk of its own.
 
     ``parameters`` are its weights, gradients and optimizer. ``synchronized`` takes the steps of its synchronisations;

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from wanbed.ground.class_path import create, load_subclass
 from wanbed.results.records.span_log import SwappingRecord
 from wanbed.workloads.collective.collective_config import CollectiveConfig
-from wanbed.workloads.compute.compute import BucketCompute, Compute, MeasuredDevice, SynchronizedCompute, TrainingGpu
+from wanbed.workloads.compute.compute import Compute, MeasuredDevice, SynchronizedCompute, TrainingGpu
 from wanbed.workloads.compute.computed_stage import ComputedStage
 from wanbed.workloads.compute.device_settings import TrainingDevice
 from wanbed.workloads.compute.replay import ReplayCosts
 from wanbed.workloads.gpt.learning_config import LearningConfig
-from wanbed.workloads.message import Message
 from wanbed.workloads.schedules.action import ActionKind
 from wanbed.workloads.synchronization.synchronization import Synchronization
 from wanbed.workloads.transport.links_config import DEFAULT_RENDEZVOUS_TIMEOUT_NS
@@ -95,35 +94,40 @@ class SwappedGroups:
 
 
 @dataclass(frozen=True)
+class TrainedModel:
+    """The model that a back end trains, on a device.
+
+    - ``device``: measures the device.
+    - ``files``: writes the model, and begins with it.
+    - ``squares``: returns the sum of the squares of this stage's gradients, once they are complete on the device.
+    - ``swapped``: None if the back end swaps no layers.
+    """
+
+    device: MeasuredDevice
+    files: ModelFiles
+    squares: Callable[[], float]
+    swapped: SwappedGroups | None = None
+
+
+@dataclass(frozen=True)
 class Computation:
     """The computation of one rank.
 
-    - ``device``: measures the device, None if there is none.
+    - ``compute``: a ``BucketCompute`` if it can hand gradients over while it computes.
     - ``element_bytes``: the size of a gradient's element; the all-reduce does not split elements.
     - ``reads_payloads``: False if messages have a length but no contents: zeros are sent, and received bytes discarded.
-    - ``files``: None if the back end does not train.
+    - ``model``: None if the back end does not train.
     - ``all_reduce``: joins the collective of ``ComputeConfig.collective``, given the function that it reports to. None
       without one.
-    - ``begin_copy``: begins to copy a received payload to the device: iteration, message, payload. The transport's
-      thread calls it when the payload is complete, before ``Compute.arrived``. None if there is nothing to begin.
-    - ``in_buckets``: hands gradients over while it computes. None if the back end cannot.
     - ``synchronized``: exchanges pseudo-gradients. None without ``ComputeConfig.synchronization``.
-    - ``swapped``: None if the back end swaps no layers.
-    - ``squares``: returns the sum of the squares of this stage's gradients, once they are complete on the device. None
-      if the back end computes no norm.
     """
 
     compute: Compute
-    device: MeasuredDevice | None = None
     element_bytes: int = 1
     reads_payloads: bool = True
-    files: ModelFiles | None = None
+    model: TrainedModel | None = None
     all_reduce: "Callable[[Report], DeviceAllReduce] | None" = None
-    begin_copy: Callable[[int, Message, memoryview], None] | None = None
-    in_buckets: BucketCompute | None = None
     synchronized: SynchronizedCompute | None = None
-    swapped: SwappedGroups | None = None
-    squares: Callable[[], float] | None = None
 
 
 class ComputeBackend(ABC):
@@ -140,11 +144,11 @@ class ComputeBackend(ABC):
       those written in the file.
     - ``trains``: it trains the model, of which it needs all dimensions. It can read tokens from a text, sends the
       model's activations and gradients, and records losses and gradients.
-    - ``saves_state``: its ``Computation`` has ``files``, so that training can begin again at a checkpoint. One that
+    - ``saves_state``: its ``Computation`` has a ``model``, so that training can begin again at a checkpoint. One that
       does not train has no state.
     - ``on_device``: it computes on a device. The file may choose the device, and GPUs are assigned to the hosts.
     - ``sums_on_device``: torch's collectives can sum its gradients on the device instead of the ring.
-    - ``completes_buckets``: its ``Computation`` has ``in_buckets``, so that all-reduces may overlap with backwards.
+    - ``completes_buckets``: it computes by a ``BucketCompute``, so that all-reduces may overlap with backwards.
     - ``synchronizes``: its ``Computation`` has ``synchronized``, so that replicas may train alone between
       synchronisations.
     - ``swaps``: it swaps the layers of a whole model through a device, as ``TrainingDevice.swapping`` says. One that

@@ -66,4 +66,4 @@ class ReplayBackend(ComputeBackend):
         synchronized = None
         if config.synchronization is not None:
             synchronized = ReplaySynchronization(config.synchronization, config.fragments_bytes, context.pool)
-        return Computation(compute, reads_payloads=False, in_buckets=compute, synchronized=synchronized)
+        return Computation(compute, reads_payloads=False, synchronized=synchronized)

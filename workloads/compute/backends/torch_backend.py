@@ -11,6 +11,7 @@ from wanbed.workloads.compute.backends.backend import (
     ComputeConfig,
     RankContext,
     SwappedGroups,
+    TrainedModel,
 )
 from wanbed.workloads.compute.torch_work import TorchWork
 from wanbed.workloads.gpt.gpt_config import bytes_per_element
@@ -60,24 +61,24 @@ class TorchBackend(ComputeBackend):
             swapped = SwappedCompute(work, work.device.swapping, context.pool.give_back)
             return Computation(
                 swapped,
-                device=swapped,
                 element_bytes=element_bytes,
-                files=model_files(swapped.parameters, swapped.named_gradients),
+                model=TrainedModel(
+                    swapped,
+                    model_files(swapped.parameters, swapped.named_gradients),
+                    swapped.parameters.squares,
+                    SwappedGroups(swapped.groups, swapped.swapping_record),
+                ),
                 synchronized=swapped.synchronized,
-                swapped=SwappedGroups(swapped.groups, swapped.swapping_record),
             )
         compute = TorchCompute(work, context.pool.give_back, context.gpu)
         context.pool.prefer(compute.receive_buffer)
+        files = model_files(compute.parameters, compute.named_gradients)
         return Computation(
             compute,
-            device=compute,
             element_bytes=element_bytes,
-            files=model_files(compute.parameters, compute.named_gradients),
+            model=TrainedModel(compute, files, compute.parameters.squares),
             all_reduce=None if config.collective is None else _all_reduce(config.collective, compute),
-            begin_copy=compute.begin_copy if compute.overlaps_copies else None,
-            in_buckets=compute,
             synchronized=compute.synchronized,
-            squares=compute.parameters.squares,
         )
 
 

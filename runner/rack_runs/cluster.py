@@ -12,8 +12,9 @@ import re
 import signal
 import socket
 import subprocess
+import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import metadata
@@ -23,6 +24,8 @@ from typing import Any
 
 from wanbed.ground.errors import InputError, MissingError, one_line, shortened
 from wanbed.module_process import module_command
+from wanbed.results.text import list_text
+from wanbed.runner.runs.run_folder import Log
 
 NAMESPACE = "wanbed"
 """The namespace of Ray in which actors of all runs are, so that one finds those of another."""
@@ -43,6 +46,11 @@ _AUTH_MODE = "RAY_AUTH_MODE"
 _PATIENCE_S = 3.0
 
 _PROBE_LIMIT_S = 60.0
+
+_TWICE_LIMIT_S = 60.0
+"""Ray takes 15 s to notice the end of a node by default."""
+
+_LOOK_INTERVAL_S = 0.2
 
 
 @dataclass(frozen=True)
@@ -226,11 +234,41 @@ class Node:
         return self.carries_hosts and self.gateway_of is None
 
 
-def read_nodes() -> list[Node]:
-    """Return the machines that are part of the cluster now, by name."""
+def read_nodes(log: Log) -> list[Node]:
+    """Return the machines that are part of the cluster now, by name. Raise what ``each_once`` raises."""
     import ray  # noqa: PLC0415
 
-    return nodes_of(ray.nodes())
+    return each_once(lambda: nodes_of(ray.nodes()), log)
+
+
+def each_once(
+    read: Callable[[], list[Node]],
+    log: Log,
+    *,
+    patience_s: float = _TWICE_LIMIT_S,
+    interval_s: float = _LOOK_INTERVAL_S,
+) -> list[Node]:
+    """Return the machines that are read, as soon as none of them is listed twice.
+
+    A machine on which Ray has ended and was started again is listed twice until Ray has noticed the end. Raise
+    MissingError for one that is listed twice for longer.
+    """
+    until_s, told = time.monotonic() + patience_s, False
+    while twice := _twice(nodes := read()):
+        if time.monotonic() > until_s:
+            raise MissingError(
+                f"Ray lists {list_text(twice)} twice: call `ray stop` there and `ray start` once, or give each node a "
+                "--node-name of its own"
+            )
+        if not told:
+            log(f"Ray lists {list_text(twice)} twice: waiting until it has noticed that the first node there has ended")
+            told = True
+        time.sleep(interval_s)
+    return nodes
+
+
+def _twice(nodes: Sequence[Node]) -> list[str]:
+    return [name for name, count in Counter(node.name for node in nodes).items() if count > 1]
 
 
 def nodes_of(listed: Sequence[Mapping[str, Any]]) -> list[Node]:

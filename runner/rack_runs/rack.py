@@ -54,7 +54,7 @@ def rack_at(address: str, log: Log) -> Iterator[Rack]:
     ``connected`` raises, and MissingError for a machine that lacks a Python package.
     """
     with connected(address) as cluster:
-        rack = Rack(cluster, tuple(read_nodes()), sent=False)
+        rack = Rack(cluster, tuple(read_nodes(log)), sent=False)
         differing = _differing(rack)
         if not differing:
             yield rack
@@ -63,7 +63,7 @@ def rack_at(address: str, log: Log) -> Iterator[Rack]:
     with TemporaryDirectory(prefix="wanbed-sources-") as folder:
         copy_sources(Path(folder))
         with connected(address, sources=Path(folder)) as cluster:
-            rack = Rack(cluster, tuple(read_nodes()), sent=True)
+            rack = Rack(cluster, tuple(read_nodes(log)), sent=True)
             if differing := _differing(rack):
                 raise MissingError(
                     f"{list_text(differing)}: this wanbed was sent and is not what runs there: install it there, or "

@@ -22,6 +22,8 @@ from tests.reliability.kills.rack import attempt_on_rack
 from tests.reliability.kills.room import INSIDE, Room, call_inside
 from tests.reliability.kills.scenes import RACK, given_run
 from tests.support.ray.kills import killing_ground
+from wanbed.testbed.kernel.tcp import allow_congestion_control
+from wanbed.testbed.network.tcp_settings import TcpSettings
 
 PAGE = ROOT / "docs" / "reliability.md"
 
@@ -81,6 +83,8 @@ def main() -> int:
     if os.geteuid() != 0:
         parser.error("it makes mounts and networks of its own: call it as root")
     if not asked.inside:
+        # Only the initial network namespace may, and the room has another.
+        allow_congestion_control(TcpSettings().congestion)
         # Who ends this group ends the process inside too, which clears the room first.
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         return call_inside(sys.argv[1:])

@@ -1,6 +1,5 @@
 """Kill a process of a run over a rack: a cluster of two machines that namespaces play."""
 
-import traceback
 from pathlib import Path
 
 from tests.reliability.kills.attempts import Verdict
@@ -13,6 +12,6 @@ def attempt_on_rack(disturbance: Disturbance, ground: KillingGround, runs: Path)
     try:
         killed = ground.kill(disturbance.whom, disturbance.number, runs)
     except AssertionError as fault:
-        return Verdict(True, 0, 0, None, None, None, (str(fault) or traceback.format_tb(fault.__traceback__)[-2],))
+        return Verdict(True, 0, 0, None, None, None, (str(fault),))
     status = killed.status if killed.status >= 0 else 128 - killed.status
     return Verdict(True, status, 0, None if killed.trials_before is None else True, True, None, ())

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from wanbed.ground.errors import InputError, MissingError
-from wanbed.runner.rack_runs.cluster import WITHOUT_AUTH, connected, nodes_of
+from wanbed.runner.rack_runs.cluster import WITHOUT_AUTH, connected, each_once, nodes_of
 
 
 def refused(address: str, kind: type[Exception] = MissingError) -> str:
@@ -102,3 +102,23 @@ def test_a_machine_of_any_name_is_listed_by_one_that_can_be_shown() -> None:
         "rack²",
         "rack\u0661",
     }
+
+
+def test_a_machine_where_ray_was_started_again_is_waited_for_until_ray_has_noticed() -> None:
+    ended, again = entry("rack1", "10.0.0.1", NodeID="ended"), entry("rack1", "10.0.0.1", NodeID="again")
+    listed = iter([[ended, again], [again, ended], [{**ended, "Alive": False}, again]])
+    lines: list[str] = []
+    nodes = each_once(lambda: nodes_of(next(listed)), lines.append, interval_s=0)
+    assert [(node.name, node.node_id) for node in nodes] == [("rack1", "again")]
+    assert lines == ["Ray lists 10.0.0.1 twice: waiting until it has noticed that the first node there has ended"]
+
+
+def test_nodes_that_cannot_be_told_apart_are_refused() -> None:
+    both = [entry("rack1", "10.0.0.1"), entry("rack1", "10.0.0.1")]
+    with pytest.raises(MissingError, match=r"^Ray lists 10\.0\.0\.1 twice: call `ray stop` there"):
+        each_once(lambda: nodes_of(both), lambda _: None, patience_s=0, interval_s=0)
+
+
+def test_two_nodes_of_one_address_with_names_of_their_own_are_two_machines() -> None:
+    named = [entry("rack1", "10.0.0.1", NodeName=name) for name in ("a", "b")]
+    assert [node.name for node in each_once(lambda: nodes_of(named), lambda _: None)] == ["a", "b"]

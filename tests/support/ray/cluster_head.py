@@ -32,13 +32,18 @@ _PORTS = range(20_000, 30_000)
 """Ports for a head: neither of Ray's workers nor ones that the kernel gives out."""
 
 _UNTIL_JOINED = """
-import sys, time, ray
+import socket, sys, time, ray
 ray.init(sys.argv[1], log_to_driver=False, logging_level="error")
-while True:
-    addresses = [node["NodeManagerAddress"] for node in ray.nodes() if node["Alive"]]
-    # A machine that is back has another node until Ray has noticed the end of its first.
-    if len(addresses) == len(set(addresses)) >= int(sys.argv[2]):
-        break
+
+def answers(node):
+    # Ray calls a node alive until it has noticed its end.
+    try:
+        socket.create_connection((node["NodeManagerAddress"], node["NodeManagerPort"]), 5).close()
+    except OSError:
+        return False
+    return node["Alive"]
+
+while sum(map(answers, ray.nodes())) < int(sys.argv[2]):
     time.sleep(0.05)
 """
 

@@ -78,14 +78,12 @@ class KillingGround:
         in_trials = victim == "rank" or drawn.random() < 0.5
         name = f"{victim}-{moment}-{os.getpid()}"
         with self._run(name, runs) as driver:
-            awaited = "rank" if in_trials else victim
-            until_within(_APPEARANCE_S, lambda: bool(self._pids(awaited, machine, driver)))
+            self._await("rank" if in_trials else victim, machine, driver)
             time.sleep(after_s)
             # Between two trials there is no rank.
-            until_within(_APPEARANCE_S, lambda: bool(self._pids(victim, machine, driver)))
+            pid = self._await(victim, machine, driver)
             killed_s = time.monotonic()
-            for pid in self._pids(victim, machine, driver)[:1]:
-                os.kill(pid, signal.SIGKILL)
+            os.kill(pid, signal.SIGKILL)
             ended = _Watch(lambda: driver.poll() is not None, killed_s)
             clean = _Watch(lambda: ended.reached_s is not None and not self._left(name), killed_s)
             while not (ended.look() and clean.look()) and time.monotonic() < killed_s + _DRIVER_END_S:
@@ -102,7 +100,7 @@ class KillingGround:
         if victim == "driver":
             assert (driver.returncode, lines) == (-signal.SIGKILL, []), errors
         else:
-            assert len(lines) == 1, errors
+            assert len(lines) == 1, f"status {driver.returncode} and not one line: {errors}"
             # Where the machine has left before the run has looked for machines, there is no room.
             never_there = victim == "raylet" and kept is None and "no room for the hosts of" in lines[0]
             assert driver.returncode == (2 if never_there else 4), errors
@@ -145,6 +143,18 @@ class KillingGround:
         for machine in self._cluster.machines.values():
             left += [f"{machine.name}: {each}" for each in remains(machine, self._plain[machine.name])]
         return left
+
+    def _await(self, victim: str, machine: NamespaceMachine, driver: "subprocess.Popen[str]") -> int:
+        """Wait for a process that may be killed, and return its number; assert that the run does not end before."""
+        found: list[int] = []
+
+        def there() -> bool:
+            found[:] = self._pids(victim, machine, driver)
+            return bool(found) or driver.poll() is not None
+
+        until_within(_APPEARANCE_S, there)
+        assert found, f"the run ended before its {victim}: {driver.communicate()[1]}"
+        return found[0]
 
     def _pids(self, victim: str, machine: NamespaceMachine, driver: "subprocess.Popen[str]") -> list[int]:
         if victim == "driver":

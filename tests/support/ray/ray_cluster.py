@@ -56,7 +56,7 @@ class RayCluster(ClusterHead):
         self.wait_for(1 + alive, self._lacks_a_machine, self._logs)
 
     def start_again(self, node: RayNode) -> None:
-        """Start Ray on a lasting machine where it has ended, and wait until the cluster is as it was before."""
+        """Start Ray on a lasting machine where it has ended, and wait until it has joined again."""
         machine = self.machines[node.name]
         command = [word.replace("{address}", machine.address) for word in self._joining(node)]
         with (self.folder / f"{node.name}-again.log").open("ab") as log:

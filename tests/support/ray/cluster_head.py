@@ -80,7 +80,8 @@ class ClusterHead:
 
         Raise RuntimeError with ``logs`` if the head does not answer, or as soon as a node has ``failed``.
         """
-        with self.start_driver("-c", _UNTIL_JOINED, self.address, str(nodes), stderr=subprocess.DEVNULL) as driver:
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        with self.start_driver("-c", _UNTIL_JOINED, self.address, str(nodes), **quiet) as driver:
             try:
                 until_within(_PATIENCE_S, lambda: driver.poll() is not None or failed())
                 if driver.poll() != 0:

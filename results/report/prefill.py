@@ -71,18 +71,59 @@ Percentiles = Mapping[int, float | None]
 
 
 @dataclass(frozen=True)
+class FirstTokenTimes:
+    """The sorted times to first token of requests, with and without the KV transfer, and the former of each repeat."""
+
+    whole_ns: Numbers
+    without_kv_ns: Numbers
+    of_repeats_ns: tuple[Numbers, ...]
+
+    @property
+    def whole_s(self) -> Percentiles:
+        """Percentiles of TTFT, including the KV transfer."""
+        return _percentiles_s(self.whole_ns)
+
+    @property
+    def without_kv_s(self) -> Percentiles:
+        """Percentiles of TTFT up to the end of the prefill."""
+        return _percentiles_s(self.without_kv_ns)
+
+
+@dataclass(frozen=True)
+class DeadlineOverruns:
+    """How often training had to wait for a GPU until prefill left it, in whole trials, and how long in total."""
+
+    count: int
+    total_ns: int
+
+
+@dataclass(frozen=True)
+class PrefillGpus:
+    """The GPUs of a trial that train or belong to the pool, and how many of them do the latter.
+
+    ``pool_equivalent`` is the number of GPUs of a dedicated pool that would have done the same prefill, busy all the
+    time. ``tokens_per_hour`` is per GPU, None without a measured time.
+    """
+
+    count: int
+    pooled: int
+    tokens_per_hour: float | None
+    pool_equivalent: float
+
+    @property
+    def pool_equivalent_at_80(self) -> float:
+        """The GPUs of such a pool if busy for ``POOL_UTILIZATION`` of the time."""
+        return self.pool_equivalent / POOL_UTILIZATION
+
+
+@dataclass(frozen=True)
 class PrefillRow:
     """The prefill of one variant of one run in one sweep point, over all repeats.
 
     - ``counts``: ``metrics.outcome_counts`` of the requests that arrived in the measured windows; ``window_s`` is the
       total length of these windows.
-    - ``ttft_ns``, ``ttft_without_kv_ns``: the sorted TTFTs of these requests; percentiles are computed from them.
-      ``ttft_of_repeats_ns`` has ``ttft_ns`` of each repeat.
-    - ``deadline_overruns``: how often training had to wait for a GPU, in whole trials; ``overrun_ns``: how long in
-      total. Both are None if a trial did not record it.
-    - ``gpus``: the GPUs of a trial that train or belong to the pool.
-    - ``pool_equivalent``: the number of GPUs of a dedicated pool that would have done the same prefill, busy all the
-      time.
+    - ``ttft``: the times to first token of these requests.
+    - ``overruns``: None if a trial did not record them.
     """
 
     run: str
@@ -93,16 +134,10 @@ class PrefillRow:
     repeats: int
     window_s: float
     counts: Mapping[str, int]
-    ttft_ns: Numbers
-    ttft_without_kv_ns: Numbers
-    ttft_of_repeats_ns: tuple[Numbers, ...]
+    ttft: FirstTokenTimes
     slo_s: float | None
-    deadline_overruns: int | None
-    overrun_ns: int | None
-    gpus: int
-    pool_gpus: int
-    tokens_per_gpu_hour: float | None
-    pool_equivalent: float
+    overruns: DeadlineOverruns | None
+    gpus: PrefillGpus
 
     @property
     def where(self) -> str:
@@ -119,21 +154,6 @@ class PrefillRow:
         """The number of rejections by reason; reasons without any are left out."""
         reasons = {name.removeprefix("rejected_"): n for name, n in self.counts.items() if name.startswith("rejected_")}
         return {reason: number for reason, number in reasons.items() if number}
-
-    @property
-    def ttft_s(self) -> Percentiles:
-        """Percentiles of TTFT, including the KV transfer."""
-        return _percentiles_s(self.ttft_ns)
-
-    @property
-    def ttft_without_kv_s(self) -> Percentiles:
-        """Percentiles of TTFT up to the end of the prefill."""
-        return _percentiles_s(self.ttft_without_kv_ns)
-
-    @property
-    def pool_equivalent_at_80(self) -> float:
-        """The GPUs of such a pool if busy for ``POOL_UTILIZATION`` of the time."""
-        return self.pool_equivalent / POOL_UTILIZATION
 
 
 def _percentiles_s(times_ns: Numbers) -> Percentiles:
@@ -216,22 +236,27 @@ def _row(label: str, parts: list[_Part]) -> PrefillRow:
         repeats=len(parts),
         window_s=windows_ns / NS_PER_S,
         counts={name: sum(part.counts.get(name, 0) for part in parts) for name in names},
-        ttft_ns=np.sort(np.concatenate([part.ttft_ns for part in parts])),
-        ttft_without_kv_ns=np.sort(np.concatenate([part.ttft_without_kv_ns for part in parts])),
-        ttft_of_repeats_ns=tuple(np.sort(part.ttft_ns) for part in parts),
+        ttft=FirstTokenTimes(
+            np.sort(np.concatenate([part.ttft_ns for part in parts])),
+            np.sort(np.concatenate([part.ttft_without_kv_ns for part in parts])),
+            tuple(np.sort(part.ttft_ns) for part in parts),
+        ),
         slo_s=slo_ns / NS_PER_S if slo_ns else None,
-        deadline_overruns=_sum_of(parts, "deadline_overruns"),
-        overrun_ns=_sum_of(parts, "overrun_ns"),
-        gpus=parts[0].gpus,
-        pool_gpus=int(facts.get("pool_gpus") or 0),
-        tokens_per_gpu_hour=sum(part.tokens for part in parts) / gpu_hours if gpu_hours else None,
-        pool_equivalent=sum(part.prefill_gpu_ns for part in parts) / windows_ns,
+        overruns=_overruns_of(parts),
+        gpus=PrefillGpus(
+            parts[0].gpus,
+            int(facts.get("pool_gpus") or 0),
+            sum(part.tokens for part in parts) / gpu_hours if gpu_hours else None,
+            sum(part.prefill_gpu_ns for part in parts) / windows_ns,
+        ),
     )
 
 
-def _sum_of(parts: list[_Part], fact: str) -> int | None:
-    values = [part.facts.get(fact) for part in parts]
-    return None if any(each is None for each in values) else sum(int(each) for each in values if each is not None)
+def _overruns_of(parts: list[_Part]) -> DeadlineOverruns | None:
+    counts, totals_ns = ([part.facts.get(fact) for part in parts] for fact in ("deadline_overruns", "overrun_ns"))
+    if None in counts or None in totals_ns:
+        return None
+    return DeadlineOverruns(sum(map(int, filter(None, counts))), sum(map(int, filter(None, totals_ns))))
 
 
 def prefill_tables(rows: Sequence[PrefillRow], shares: Sequence[GpuTimeShares]) -> list[Table]:
@@ -269,18 +294,21 @@ def _rejected(row: PrefillRow) -> TableCell:
 
 
 def _overruns(row: PrefillRow) -> TableCell:
-    lasted = (seconds_text(row.overrun_ns / 1e9),) if row.overrun_ns else ()
-    return TableCell(UNKNOWN if row.deadline_overruns is None else str(row.deadline_overruns), lasted)
+    if row.overruns is None:
+        return TableCell(UNKNOWN)
+    lasted = (seconds_text(row.overruns.total_ns / 1e9),) if row.overruns.total_ns else ()
+    return TableCell(str(row.overruns.count), lasted)
 
 
 def _ttft(percent: int, row: PrefillRow) -> TableCell:
-    without_kv_s = row.ttft_without_kv_s[percent]
+    whole_s, without_kv_s = row.ttft.whole_s[percent], row.ttft.without_kv_s[percent]
     beneath = () if without_kv_s is None else (seconds_text(without_kv_s),)
-    return TableCell(seconds_text(row.ttft_s[percent]), beneath, row.ttft_s[percent])
+    return TableCell(seconds_text(whole_s), beneath, whole_s)
 
 
 def _pool(row: PrefillRow) -> TableCell:
-    return TableCell(three_digits(row.pool_equivalent), (f"{three_digits(row.pool_equivalent_at_80)} at 80 %",))
+    gpus = row.gpus
+    return TableCell(three_digits(gpus.pool_equivalent), (f"{three_digits(gpus.pool_equivalent_at_80)} at 80 %",))
 
 
 _OUTCOMES: tuple[Column[PrefillRow], ...] = (
@@ -298,7 +326,7 @@ _SERVICE: tuple[Column[PrefillRow], ...] = (
     *(Column[PrefillRow](f"TTFT p{percent}", partial(_ttft, percent)) for percent in TTFT_PERCENTILES),
     Column(
         "tokens per GPU-hour",
-        lambda row: TableCell(amount_text(row.tokens_per_gpu_hour), value=row.tokens_per_gpu_hour),
+        lambda row: TableCell(amount_text(row.gpus.tokens_per_hour), value=row.gpus.tokens_per_hour),
     ),
     Column("a pool's GPUs for it", _pool),
 )
@@ -312,8 +340,8 @@ def _outcomes_reading(rows: Sequence[PrefillRow]) -> str:
     late = sum(row.counts["late"] for row in rows)
     overruns: dict[str, int] = {}
     for row in rows:
-        if row.deadline_overruns is not None:
-            overruns[row.variant] = overruns.get(row.variant, 0) + row.deadline_overruns
+        if row.overruns is not None:
+            overruns[row.variant] = overruns.get(row.variant, 0) + row.overruns.count
     waits = [f"{count_text(number, 'time')} with {variant}" for variant, number in overruns.items() if number]
     waited = f"had to wait for a GPU {list_text(waits)}" if waits else "never had to wait for a GPU"
     others = " and never otherwise" if 0 < len(waits) < len(overruns) else ""
@@ -357,16 +385,16 @@ def prefill_figures(row: PrefillRow | None) -> dict[str, Any]:
     """
     figures: dict[str, Any] = {"policy": row and row.policy, "offered_per_s": row and row.offered_per_s}
     figures |= {f"{name}_requests": row and row.counts[name] for name in _COUNTS}
-    percentiles = {"ttft": row.ttft_s, "ttft_without_kv": row.ttft_without_kv_s} if row else {}
+    percentiles = {"ttft": row.ttft.whole_s, "ttft_without_kv": row.ttft.without_kv_s} if row else {}
     figures |= {f"{name}_p{percent}_s": row and percentiles[name][percent] for percent, name in _TTFTS}
     figures |= {
         "slo_s": row and row.slo_s,
-        "deadline_overruns": row and row.deadline_overruns,
-        "overrun_ns": row and row.overrun_ns,
-        "pool_gpus": row and row.pool_gpus,
-        "tokens_per_gpu_hour": row and row.tokens_per_gpu_hour,
-        "pool_equivalent_gpus": row and row.pool_equivalent,
-        "pool_equivalent_at_80_percent_gpus": row and row.pool_equivalent_at_80,
+        "deadline_overruns": row and row.overruns and row.overruns.count,
+        "overrun_ns": row and row.overruns and row.overruns.total_ns,
+        "pool_gpus": row and row.gpus.pooled,
+        "tokens_per_gpu_hour": row and row.gpus.tokens_per_hour,
+        "pool_equivalent_gpus": row and row.gpus.pool_equivalent,
+        "pool_equivalent_at_80_percent_gpus": row and row.gpus.pool_equivalent_at_80,
     }
     return {f"prefill_{name}": value for name, value in figures.items()}
 

@@ -217,8 +217,8 @@ def prefill_table(rows: Sequence[PrefillRow]) -> Table | None:
     columns: list[Column[PrefillRow]] = [
         Column("sweep point", lambda row: row.where, form="text"),
         Column("variant", lambda row: row.variant, form="text"),
-        Column("TTFT\np50", lambda row: seconds_text(row.ttft_s[50])),
-        Column("TTFT\np99", lambda row: seconds_text(row.ttft_s[99])),
+        Column("TTFT\np50", lambda row: seconds_text(row.ttft.whole_s[50])),
+        Column("TTFT\np99", lambda row: seconds_text(row.ttft.whole_s[99])),
         Column("requests", lambda row: str(row.counts["offered"])),
         Column("admitted", lambda row: _share(_admitted(row), row.counts["offered"])),
         Column("unfinished", lambda row: _share(row.counts["unfinished"], _admitted(row))),

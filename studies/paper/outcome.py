@@ -58,7 +58,9 @@ class PartOutcome:
 
 def outcomes_of(part: str, run: Run) -> list[PartOutcome]:
     """Return one outcome for each sweep point and variant with a finished trial, in the order of the trials."""
-    overruns = {(row.point, row.variant): row.deadline_overruns for row in prefill_rows(run)}
+    overruns = {
+        (row.point, row.variant): None if row.overruns is None else row.overruns.count for row in prefill_rows(run)
+    }
     goodput_bps: dict[tuple[int, str], float | None] = {}
     for own in run.rows.values():
         goodput = None if own.window is None else steady_goodput_bps(own.spans, own.window)

@@ -45,7 +45,7 @@ def ttft_chart(rows: Sequence[PrefillRow], styles: Styles, salt: str) -> Chart |
 
     None if no request has a TTFT.
     """
-    served = [row for row in rows if len(row.ttft_ns)]
+    served = [row for row in rows if len(row.ttft.whole_ns)]
     if not served:
         return None
     names = (dict.fromkeys(each) for each in ([row.variant for row in served], [row.run for row in served]))
@@ -87,17 +87,18 @@ def _paint_distributions(
     axes, columns, height = _grid(figure, layout, len(points))
     width_pt, further_lines = panel_width_pt(figure, columns), 0
     for position, (axis, own) in enumerate(zip(axes, points.values(), strict=True)):
-        drawn_s = np.concatenate([times / NS_PER_S for row in own for times in (row.ttft_ns, row.ttft_without_kv_ns)])
+        drawn_ns = [times_ns for row in own for times_ns in (row.ttft.whole_ns, row.ttft.without_kv_ns)]
+        drawn_s = np.concatenate(drawn_ns) / NS_PER_S
         further_lines = max(further_lines, panel_title(axis, point_text(own[0].values, layout.labels), width_pt))
         for row in own:
             style = styles.of_series(row.variant, row.run)
-            interval = percentile_intervals(row.ttft_of_repeats_ns, _BAND_PERCENTS)
+            interval = percentile_intervals(row.ttft.of_repeats_ns, _BAND_PERCENTS)
             if interval is not None:
                 _band(axis, interval, style, layout)
             # Without an interval there are one or two repeats: draw each of them.
-            whole = [row.ttft_ns] if interval is not None else row.ttft_of_repeats_ns
+            whole = [row.ttft.whole_ns] if interval is not None else row.ttft.of_repeats_ns
             for times_ns, width, strength in (
-                (row.ttft_without_kv_ns, 1.0, 0.7),
+                (row.ttft.without_kv_ns, 1.0, 0.7),
                 *((each, 2.2, 1.0) for each in whole),
             ):
                 if len(times_ns):
@@ -117,7 +118,7 @@ def _paint_distributions(
 
 def _paint_percentiles(figure: Figure, layout: PicturePlace, rows: Sequence[PrefillRow], styles: Styles) -> float:
     axes, _, height = _grid(figure, layout, len(DRAWN_PERCENTILES))
-    drawn = (row.ttft_without_kv_s[percent] for row in rows for percent in DRAWN_PERCENTILES)
+    drawn = (row.ttft.without_kv_s[percent] for row in rows for percent in DRAWN_PERCENTILES)
     drawn_s = [*(each for each in drawn if each), *(row.slo_s for row in rows if row.slo_s)]
     series: _Series = {}
     for row in rows:
@@ -130,7 +131,7 @@ def _paint_percentiles(figure: Figure, layout: PicturePlace, rows: Sequence[Pref
             rates = [row.offered_per_s or 0 for row in own]
             times_s, without_s = (
                 np.array([percentiles[percent] for percentiles in of_rows], float)
-                for of_rows in ([row.ttft_s for row in own], [row.ttft_without_kv_s for row in own])
+                for of_rows in ([row.ttft.whole_s for row in own], [row.ttft.without_kv_s for row in own])
             )
             axis.plot(rates, without_s, color=style.colour, linestyle=style.line, linewidth=layout.scale, alpha=0.7)
             axis.plot(rates, times_s, color=style.colour, linestyle=style.line, linewidth=2.2 * layout.scale)
@@ -142,7 +143,7 @@ def _paint_percentiles(figure: Figure, layout: PicturePlace, rows: Sequence[Pref
                 markersize=6 * layout.scale, markerfacecolor=style.colour if style.filled else "white",
             )  # fmt: skip
             for rate, row in zip(rates, own, strict=True):
-                interval = percentile_intervals(row.ttft_of_repeats_ns, [percent])
+                interval = percentile_intervals(row.ttft.of_repeats_ns, [percent])
                 if interval is not None:
                     interval_bar(axis, rate, (interval[0][0] / NS_PER_S, interval[1][0] / NS_PER_S), layout.scale)
         for slo_s in {row.slo_s for row in rows if row.slo_s}:
@@ -168,15 +169,15 @@ def _band(axis: Axes, interval: Interval, style: Style, layout: PicturePlace) ->
 
 def _points_of(row: PrefillRow, percent: int) -> list[float]:
     """Return the percentile of all requests in seconds if it has an interval, else the percentile of every repeat."""
-    has_interval = percentile_intervals(row.ttft_of_repeats_ns, [percent]) is not None
-    repeats = (row.ttft_ns,) if has_interval else row.ttft_of_repeats_ns
+    has_interval = percentile_intervals(row.ttft.of_repeats_ns, [percent]) is not None
+    repeats = (row.ttft.whole_ns,) if has_interval else row.ttft.of_repeats_ns
     found = (metrics.nearest_rank(times_ns, percent) for times_ns in repeats)
     return [each / NS_PER_S for each in found if each is not None]
 
 
 def _intervals_reading(rows: Sequence[PrefillRow]) -> str:
     """Return a text that explains the bands, the bars and the points."""
-    measured = [sum(1 for times_ns in row.ttft_of_repeats_ns if len(times_ns)) for row in rows]
+    measured = [sum(1 for times_ns in row.ttft.of_repeats_ns if len(times_ns)) for row in rows]
     intervals = (
         " Bands and bars are 95 % intervals, by the bootstrap over repeats." if max(measured) >= FEWEST_REPEATS else ""
     )
@@ -211,7 +212,7 @@ def _reading(rows: Sequence[PrefillRow]) -> str:
     lines = []
     for row in rows[:MAX_VARIANTS_READ]:
         name = f"{row.variant} in {row.run}" if several else row.variant
-        half_s, most_s = (seconds_text(row.ttft_s[percent]) for percent in DRAWN_PERCENTILES)
+        half_s, most_s = (seconds_text(row.ttft.whole_s[percent]) for percent in DRAWN_PERCENTILES)
         lines.append(f"{half_s} and {most_s} with {name}")
     half = "half" if where else "Half"
     answered = f"{half} and 99 % of the answered requests had their first token, including the KV transfer, within"

@@ -15,6 +15,7 @@ from wanbed.results.report.prefill import (
     MARGIN,
     UNDECIDED,
     WITHIN,
+    DeadlineOverruns,
     Impact,
     bubbles_reading,
     impacts,
@@ -137,12 +138,12 @@ def test_each_sweep_point_and_variant_that_serves_has_a_row_of_all_its_repeats(s
         ("here", f"WAN latency {latency}", "filled", 2) for latency in ("10ms", "40ms")
     ]
     for row in rows:
-        assert sorted(row.ttft_ns) == list(row.ttft_ns)
-        assert row.ttft_without_kv_s[50] < row.ttft_s[50] <= row.ttft_s[99]  # type: ignore[operator]
+        assert sorted(row.ttft.whole_ns) == list(row.ttft.whole_ns)
+        assert row.ttft.without_kv_s[50] < row.ttft.whole_s[50] <= row.ttft.whole_s[99]  # type: ignore[operator]
         assert row.offered_per_s == pytest.approx(40, rel=0.3)
         assert row.rejections.keys() <= {"slo"}
-        assert (row.gpus, row.deadline_overruns) == (6, 0)
-        assert row.pool_equivalent_at_80 == pytest.approx(row.pool_equivalent / 0.8)
+        assert (row.gpus.count, row.overruns) == (6, DeadlineOverruns(0, 0))
+        assert row.gpus.pool_equivalent_at_80 == pytest.approx(row.gpus.pool_equivalent / 0.8)
 
 
 def with_facts(run: Run, **facts: object) -> Run:
@@ -158,12 +159,12 @@ def with_facts(run: Run, **facts: object) -> Run:
 def test_a_variant_that_does_not_serve_has_none_and_a_pool_without_bubbles_has_one(served: Run) -> None:
     assert prefill_rows(with_facts(served, policy="none")) == []
     row = prefill_rows(with_facts(served, policy="none", pool_gpus=2))[0]
-    assert (row.policy, row.pool_gpus, row.gpus) == ("none", 2, 8)
+    assert (row.policy, row.gpus.pooled, row.gpus.count) == ("none", 2, 8)
 
 
 def test_overruns_are_summed_over_repeats_and_unknown_if_a_trial_lacks_them(served: Run) -> None:
-    assert prefill_rows(with_facts(served, deadline_overruns=3))[0].deadline_overruns == 6
-    assert prefill_rows(with_facts(served, deadline_overruns=None))[0].deadline_overruns is None
+    assert prefill_rows(with_facts(served, deadline_overruns=3))[0].overruns == DeadlineOverruns(6, 0)
+    assert prefill_rows(with_facts(served, deadline_overruns=None))[0].overruns is None
 
 
 def test_without_prefill_there_is_no_table(build_run: BuildRun) -> None:

@@ -14,7 +14,7 @@ from rich.console import Console
 from tests.support.results.runs import write_run
 from tests.support.runner.called_wanbed import simulate_here
 from wanbed.results.reading.known_misses import KnownMiss
-from wanbed.results.report.prefill import PrefillRow
+from wanbed.results.report.prefill import FirstTokenTimes, PrefillGpus, PrefillRow
 from wanbed.runner.cli.outcome import prefill_table, prefill_warnings, show_outcome
 from wanbed.runner.cli.terminal import print_table
 
@@ -166,6 +166,9 @@ def test_a_simulation_without_a_mark_ends_with_its_report(tmp_path: Path, capsys
 COUNTS = {"offered": 200, "admitted": 90, "off_loaded": 10, "unfinished": 5}
 
 
+NO_TIMES = np.array([], np.int64)
+
+
 def row(**changes: Any) -> PrefillRow:
     ttft_ns = np.array([1_000_000_000, 2_000_000_000, 3_000_000_000])
     whole = PrefillRow(
@@ -177,16 +180,10 @@ def row(**changes: Any) -> PrefillRow:
         repeats=1,
         window_s=50.0,
         counts=COUNTS,
-        ttft_ns=ttft_ns,
-        ttft_without_kv_ns=ttft_ns,
-        ttft_of_repeats_ns=(ttft_ns,),
+        ttft=FirstTokenTimes(ttft_ns, ttft_ns, (ttft_ns,)),
         slo_s=10.0,
-        deadline_overruns=0,
-        overrun_ns=0,
-        gpus=4,
-        pool_gpus=1,
-        tokens_per_gpu_hour=None,
-        pool_equivalent=1.0,
+        overruns=None,
+        gpus=PrefillGpus(4, 1, None, 1.0),
     )
     return replace(whole, **changes)
 
@@ -205,7 +202,7 @@ def test_the_line_has_ttft_and_the_shares_admitted_and_unfinished() -> None:
 
 
 def test_without_requests_there_are_no_shares_and_a_warning_says_that_none_arrived() -> None:
-    none = row(counts=dict.fromkeys(COUNTS, 0), ttft_ns=np.array([], np.int64))
+    none = row(counts=dict.fromkeys(COUNTS, 0), ttft=FirstTokenTimes(NO_TIMES, NO_TIMES, ()))
     assert "0 (n/a)" in shown(none)
     (warning,) = prefill_warnings([row(), none])
     assert warning.startswith("prefill: no request arrived in the 50 s after training's warm-up (request rate 4/s, p")

@@ -51,7 +51,7 @@ def test_where_the_rate_alone_was_swept_percentiles_stand_against_it(rows: Seque
 def test_a_band_takes_three_repeats(build_run: BuildRun, repeats: int, sure: bool) -> None:
     path = build_run(variants=("alone", "filled"), latencies=("10ms",), repeats=repeats, prefill={"filled": 30.0})
     found = prefill_rows(results.load(path))
-    assert [len(row.ttft_of_repeats_ns) for row in found] == [repeats]
+    assert [len(row.ttft.of_repeats_ns) for row in found] == [repeats]
     swept = [replace(row, values={"prefill.rate": f"{rate}/s"}) for rate in (4, 8) for row in found]
     for rows, marks in ((found, "fill_betweenx"), (swept, "errorbar")):
         chart = ttft_chart(rows, styles(*rows), "a")
@@ -72,4 +72,5 @@ def test_runs_lie_over_each_other_in_the_sweep_points_that_they_share(rows: Sequ
 
 
 def test_no_request_answered_is_no_chart(rows: Sequence[PrefillRow]) -> None:
-    assert ttft_chart([replace(row, ttft_ns=row.ttft_ns[:0]) for row in rows], styles(*rows), "a") is None
+    unanswered = [replace(row, ttft=replace(row.ttft, whole_ns=row.ttft.whole_ns[:0])) for row in rows]
+    assert ttft_chart(unanswered, styles(*rows), "a") is None

@@ -25,13 +25,33 @@ CPU = "cpu"
 
 
 @dataclass(frozen=True)
+class NvmlReadings:
+    """NVML's samples of a device in a window; None without any.
+
+    ``nvml_utilization`` is their mean, a fraction, ``clock_hz`` the median clock of the multiprocessors, ``throttled``
+    every reason for which clocks were held down.
+    """
+
+    nvml_utilization: float | None
+    clock_hz: float | None
+    throttled: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class StagedBytes:
+    """The bytes that were staged in a whole trial, and their rates while they were copied, None if none were."""
+
+    to_host_bytes: int
+    to_host_bps: float | None
+    to_device_bytes: int
+    to_device_bps: float | None
+
+
+@dataclass(frozen=True)
 class DeviceRow:
     """One device in one trial, within the measured window unless stated otherwise; None means unknown.
 
-    ``busy`` is the share of the window in which the device computed, a fraction. ``nvml_utilization`` is the mean of
-    NVML's samples, a fraction; ``clock_hz`` is the median clock of the multiprocessors in them, ``throttled`` every
-    reason for which clocks were held down. ``to_host_bytes`` and ``to_device_bytes`` were staged in the whole trial;
-    ``to_host_bps`` and ``to_device_bps`` are their rates while they were copied. ``checked_share`` is the compute time
+    ``busy`` is the share of the window in which the device computed, a fraction. ``checked_share`` is the compute time
     according to torch.profiler divided by that according to the spans, in the profiled iteration, over all ranks of
     the device. ``deterministic`` is whether torch refused kernels that may give other bits in another run.
     """
@@ -43,15 +63,17 @@ class DeviceRow:
     model: str
     contention: DeviceContention
     busy: float
-    nvml_utilization: float | None
-    clock_hz: float | None
-    throttled: tuple[str, ...]
-    to_host_bytes: int
-    to_host_bps: float | None
-    to_device_bytes: int
-    to_device_bps: float | None
+    nvml: NvmlReadings
+    staged: StagedBytes
     checked_share: float | None
     deterministic: bool
+
+    def record(self) -> dict[str, Any]:
+        """Return the row in plain JSON types, with the figures of NVML and of staging beside the others."""
+        record: dict[str, Any] = {}
+        for name, value in asdict(self).items():
+            record |= value if name in {"nvml", "staged"} else {name: value}
+        return record
 
 
 def device_rows(run: Run) -> list[DeviceRow]:
@@ -76,8 +98,8 @@ def _of_trial(own: TrialRows) -> list[DeviceRow]:
                 model=next((str(each["model"]) for each in ranks), contention.device),
                 contention=contention,
                 busy=contention.busy_ns / window.length_ns,
-                **_nvml(own.gpu_samples, contention.device, window),
-                **_staged(ranks),
+                nvml=_nvml(own.gpu_samples, contention.device, window),
+                staged=_staged(ranks),
                 checked_share=_ratio(_sum(ranks, "check_profiler_ns"), _sum(ranks, "check_spans_ns")),
                 deterministic=any(each.get("deterministic") for each in ranks),
             )
@@ -85,12 +107,14 @@ def _of_trial(own: TrialRows) -> list[DeviceRow]:
     return rows
 
 
-def _staged(ranks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    staged: dict[str, Any] = {}
-    for way in ("to_host", "to_device"):
-        size_bytes, copy_ns = _sum(ranks, f"{way}_bytes"), _sum(ranks, f"{way}_ns")
-        staged |= {f"{way}_bytes": size_bytes, f"{way}_bps": _ratio(size_bytes * 8e9, copy_ns)}
-    return staged
+def _staged(ranks: Sequence[Mapping[str, Any]]) -> StagedBytes:
+    to_host_bytes, to_device_bytes = _sum(ranks, "to_host_bytes"), _sum(ranks, "to_device_bytes")
+    return StagedBytes(
+        to_host_bytes,
+        _ratio(to_host_bytes * 8e9, _sum(ranks, "to_host_ns")),
+        to_device_bytes,
+        _ratio(to_device_bytes * 8e9, _sum(ranks, "to_device_ns")),
+    )
 
 
 def _sum(ranks: Sequence[Mapping[str, Any]], name: str) -> int:
@@ -101,14 +125,14 @@ def _ratio(part: float, whole: float) -> float | None:
     return part / whole if whole else None
 
 
-def _nvml(samples: pd.DataFrame, device: str, window: Window) -> dict[str, Any]:
+def _nvml(samples: pd.DataFrame, device: str, window: Window) -> NvmlReadings:
     own = samples[(samples["device"] == device) & samples["time_ns"].between(window.start_ns, window.end_ns)]
     utilization, clocks_hz = own["utilization"].dropna(), own["sm_clock_hz"].dropna()
-    return {
-        "nvml_utilization": float(utilization.mean()) if len(utilization) else None,
-        "clock_hz": float(clocks_hz.median()) if len(clocks_hz) else None,
-        "throttled": tuple(sorted({reason for each in own["throttled"] for reason in each.split(", ") if reason})),
-    }
+    return NvmlReadings(
+        float(utilization.mean()) if len(utilization) else None,
+        float(clocks_hz.median()) if len(clocks_hz) else None,
+        tuple(sorted({reason for each in own["throttled"] for reason in each.split(", ") if reason})),
+    )
 
 
 def device_table(run: Run) -> Table | None:
@@ -116,16 +140,21 @@ def device_table(run: Run) -> Table | None:
     rows = device_rows(run)
     mps = any(trial.facts.get("mps") for trial in run.trials)
     return Table.of(
-        "devices", "Devices that really computed", rows, _columns(rows), _reading(rows, mps=mps), record=asdict
+        "devices",
+        "Devices that really computed",
+        rows,
+        _columns(rows),
+        _reading(rows, mps=mps),
+        record=DeviceRow.record,
     )
 
 
 def _columns(rows: Sequence[DeviceRow]) -> list[Column[DeviceRow]]:
     """Return the columns, without those of which nothing was asked or found in any row."""
     repeats = len({row.repeat for row in rows}) > 1
-    sampled, checked = any(row.nvml_utilization for row in rows), any(row.checked_share for row in rows)
-    clocks = any(row.clock_hz for row in rows)
-    staged = any(row.to_host_bytes or row.to_device_bytes for row in rows)
+    sampled, checked = any(row.nvml.nvml_utilization for row in rows), any(row.checked_share for row in rows)
+    clocks = any(row.nvml.clock_hz for row in rows)
+    staged = any(row.staged.to_host_bytes or row.staged.to_device_bytes for row in rows)
     return [
         Column("sweep point", lambda row: row.where),
         Column("variant", lambda row: row.variant),
@@ -135,7 +164,11 @@ def _columns(rows: Sequence[DeviceRow]) -> list[Column[DeviceRow]]:
         Column("busy", lambda row: percent_text(row.busy)),
         Column("contended", lambda row: percent_text(row.contention.contended_share)),
         Column("slowdown", lambda row: ratio_text(row.contention.slowdown)),
-        *([Column[DeviceRow]("NVML utilization", lambda row: percent_text(row.nvml_utilization))] if sampled else []),
+        *(
+            [Column[DeviceRow]("NVML utilization", lambda row: percent_text(row.nvml.nvml_utilization))]
+            if sampled
+            else []
+        ),
         *([Column("clock", _clock_text)] if clocks else []),
         *(_STAGED if staged else ()),
         *([Column[DeviceRow]("profiler over spans", lambda row: percent_text(row.checked_share))] if checked else []),
@@ -143,7 +176,7 @@ def _columns(rows: Sequence[DeviceRow]) -> list[Column[DeviceRow]]:
 
 
 def _clock_text(row: DeviceRow) -> str:
-    return clock_text(row.clock_hz) + held_down_text(row.throttled)
+    return clock_text(row.nvml.clock_hz) + held_down_text(row.nvml.throttled)
 
 
 def _staged_text(size_bytes: int, rate_bps: float | None) -> str:
@@ -151,8 +184,8 @@ def _staged_text(size_bytes: int, rate_bps: float | None) -> str:
 
 
 _STAGED: tuple[Column[DeviceRow], ...] = (
-    Column("staged to host", lambda row: _staged_text(row.to_host_bytes, row.to_host_bps)),
-    Column("staged to device", lambda row: _staged_text(row.to_device_bytes, row.to_device_bps)),
+    Column("staged to host", lambda row: _staged_text(row.staged.to_host_bytes, row.staged.to_host_bps)),
+    Column("staged to device", lambda row: _staged_text(row.staged.to_device_bytes, row.staged.to_device_bps)),
 )
 
 
@@ -176,7 +209,7 @@ def _reading(rows: Sequence[DeviceRow], *, mps: bool) -> str:
             "torch used deterministic kernels only (compute.deterministic). On a GPU they are slower than those with "
             "which models are trained in practice."
         )
-    if any(row.nvml_utilization for row in rows):
+    if any(row.nvml.nvml_utilization for row in rows):
         sentences.append(
             "NVML utilization shows that some kernel, even a waiting one, ran in the last sixth of a second to second: "
             "a cross-check that does not show bubbles. No other figure is computed from it."

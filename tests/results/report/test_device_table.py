@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.present import present
 from tests.support.results.trace_rules import load_trace, names_of, problems
 from wanbed import results
 from wanbed.results.perfetto.trace_file import write_trace
@@ -76,11 +77,26 @@ def test_a_device_row_has_staging_rates_and_cross_checks(run: Run) -> None:
     assert (row.device, row.model, row.contention.seats) == (GPU, "NVIDIA H200", ranks)
     assert 0 < row.busy <= 1
     assert row.contention.contended_ns > 0
-    assert row.nvml_utilization == pytest.approx(0.625)
-    assert (row.clock_hz, row.throttled) == (1_800_000_000, ("power cap", "thermal limit"))
-    assert (row.to_host_bytes, row.to_host_bps) == (ranks * 10**9, pytest.approx(80e9))
-    assert (row.to_device_bytes, row.to_device_bps) == (0, None)
+    assert row.nvml.nvml_utilization == pytest.approx(0.625)
+    assert (row.nvml.clock_hz, row.nvml.throttled) == (1_800_000_000, ("power cap", "thermal limit"))
+    assert (row.staged.to_host_bytes, row.staged.to_host_bps) == (ranks * 10**9, pytest.approx(80e9))
+    assert (row.staged.to_device_bytes, row.staged.to_device_bps) == (0, None)
     assert row.checked_share == pytest.approx(0.9)
+
+
+def test_a_record_has_every_figure_of_its_device_side_by_side(run: Run) -> None:
+    (record,) = present(device_table(run)).records
+    assert list(record) == [
+        *("where", "variant", "repeat", "device", "model", "contention", "busy"),
+        *("nvml_utilization", "clock_hz", "throttled"),
+        *("to_host_bytes", "to_host_bps", "to_device_bytes", "to_device_bps"),
+        *("checked_share", "deterministic"),
+    ]
+    assert (record["clock_hz"], record["to_device_bytes"], record["checked_share"]) == (
+        1_800_000_000,
+        0,
+        pytest.approx(0.9),
+    )
 
 
 def test_the_report_explains_the_figures_of_devices(run: Run, tmp_path: Path) -> None:

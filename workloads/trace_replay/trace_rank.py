@@ -64,16 +64,20 @@ class TraceRank:
             node = nodes[position]
             payload = self._payload(node.size_bytes)
             self._connected.transport.send_message(node.peer, self._iteration, node.number, payload)
-        if self._joined is None and (position := progress.next_of(WorkKind.COLLECTIVE)) is not None:
-            assert self._ring is not None
-            node = nodes[position]
-            self._joined = position, time.monotonic_ns()
-            number = self._iteration * self._config.collectives + node.number
-            collective = RingCollective(node.span, node.size_bytes, self._ring.replicas)
-            self._ring.begin_blank(number, self._payload(collective.whole_bytes), 1, collective.steps)
+        if self._ring is not None and self._joined is None:
+            self._begin_collective(self._ring)
         for processor in _PROCESSORS:
             if processor not in self._computing and (position := progress.next_of(processor)) is not None:
                 self._computing[processor] = position, time.monotonic_ns()
+
+    def _begin_collective(self, ring: RingAllReduce) -> None:
+        """Begin the next collective, if one is ready."""
+        if (position := self._progress.next_of(WorkKind.COLLECTIVE)) is not None:
+            node = self._graph.nodes[position]
+            self._joined = position, time.monotonic_ns()
+            number = self._iteration * self._config.collectives + node.number
+            collective = RingCollective(node.span, node.size_bytes, ring.replicas)
+            ring.begin_blank(number, self._payload(collective.whole_bytes), 1, collective.steps)
 
     def _end_computations(self) -> None:
         """End the computations whose time has come. A processor that becomes idle begins the next one at once."""
@@ -109,8 +113,7 @@ class TraceRank:
 
     def _handle(self, event: Event) -> None:
         match event:
-            case SegmentsSent():
-                assert self._joined is not None
+            case SegmentsSent() if self._joined is not None:
                 (position, start_ns), self._joined = self._joined, None
                 times_ns, node = (start_ns, time.monotonic_ns()), self._graph.nodes[position]
                 self._connected.record(Span(node.span, self._iteration, NO_MICROBATCH, *times_ns, node.size_bytes))

@@ -23,6 +23,8 @@ class TraceRankConfig(ConnectedConfig):
         for position, node in enumerate(self.nodes):
             if any(not 0 <= earlier < position for earlier in node.after):
                 raise ValueError(f"nodes.{position}.after: {node.after} are not all nodes before it")
+        if self.collectives and not self.links.rings.replicas:
+            raise ValueError("links.rings: a rank with collectives is in the ring of its group")
         if len({node.group for node in self.nodes if node.kind is WorkKind.COLLECTIVE}) > 1:
             raise ValueError("nodes: a rank has collectives in one group only")
 

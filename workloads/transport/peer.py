@@ -30,5 +30,12 @@ class Peer:
     unsent_bytes: int = UNSENT_BYTES
     unread_bytes: int = 1
 
+    @property
+    def listens_at(self) -> tuple[str, int]:
+        """The address and port to call the peer at. Raise ValueError if the peer is the caller."""
+        if self.port is None:
+            raise ValueError(f"{self} has no port to call it at")
+        return self.address, self.port
+
     def __str__(self) -> str:
         return f"rank {self.rank} ({self.host}, {self.address})"

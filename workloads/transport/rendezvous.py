@@ -208,12 +208,11 @@ class Rendezvous:
                 made.close()
 
     def _call(self, callee: Peer, index: int) -> None:
-        assert callee.port is not None
+        address = callee.listens_at
         made = self._make_socket(self._identity.address, 0)
         call = _Call(made, callee, index)
         self._selector.register(made, selectors.EVENT_WRITE, lambda: self._on_connected(call))
-        listens = peer_listens(callee.address, callee.port)
-        error = made.connect_ex((callee.address, callee.port)) if listens else errno.ECONNREFUSED
+        error = made.connect_ex(address) if peer_listens(*address) else errno.ECONNREFUSED
         if error not in {0, errno.EINPROGRESS}:
             self._retry_later(call, os.strerror(error))
 

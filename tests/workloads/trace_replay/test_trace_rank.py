@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -188,6 +189,12 @@ def test_a_configuration_that_does_not_fit_together_is_refused(
     config = configs(tmp_path)[0]
     with pytest.raises(ValueError, match=fault):
         TraceRankConfig(**{**vars(config), **changes})  # type: ignore[arg-type]
+
+
+def test_a_rank_with_collectives_and_no_ring_is_refused(tmp_path: Path) -> None:
+    config = configs(tmp_path)[0]
+    with pytest.raises(ValueError, match=r"^links\.rings: a rank with collectives is in the ring of its group$"):
+        replace(config, links=replace(config.links, rings=RingsConfig()))
 
 
 @pytest.mark.parametrize("iteration", range(ITERATIONS))

@@ -52,7 +52,7 @@ _RACK_RENDEZVOUS_NS = 60_000_000_000
 
 
 @dataclass(frozen=True)
-class Patience:
+class RankPatience:
     """How long the ranks of a trial wait for each other.
 
     With ``starts_slowly`` they have more time for their rendezvous. A peer that is silent for ``peer_timeout_s`` of the
@@ -94,7 +94,7 @@ class SharedConfig:
     keep_gradients: bool = False
     device: str | None = None
     models_tcp: bool = False
-    patience: Patience = Patience()
+    patience: RankPatience = RankPatience()
     serving: Mapping[int, GpuServingConfig] = field(default_factory=dict)
 
     def span_log(self, rank: int) -> Path:

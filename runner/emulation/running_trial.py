@@ -10,7 +10,7 @@ from typing import Any
 from wanbed.results.records.span_log import SpanLogContents
 from wanbed.results.records.trial_id import TrialId
 from wanbed.runner.emulation.gpu_provisioning import resolved_device
-from wanbed.runner.emulation.rank_configs import Patience, SharedConfig, peer_timeout_s
+from wanbed.runner.emulation.rank_configs import RankPatience, SharedConfig, peer_timeout_s
 from wanbed.runner.resolve.experiment import SweepPoint
 from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
@@ -85,7 +85,7 @@ def begun_trial(testbed: RunningTestbed, spec: TrialSpec, folder: Path) -> Runni
         keep_gradients=spec.gradients is not None,
         device=resolved_device(spec.point, testbed.gpus),
         models_tcp=testbed.stacks.modelled,
-        patience=Patience(testbed.starts_slowly, peer_timeout_s(testbed.topology)),
+        patience=RankPatience(testbed.starts_slowly, peer_timeout_s(testbed.topology)),
     )
     testbed.begin_trial(setting.epoch_ns)
     return RunningTrial(testbed, spec, setting)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.runner.emulation.rank_plans import ONE, PAIR, PLANNED, SHARED, TOKEN, four_by_two, planned, point
 from tests.support.present import present
 from wanbed.runner.companions.prefill.resolution import inference_work
-from wanbed.runner.emulation.rank_configs import FIRST_PORT, Patience, SharedConfig, configure_ranks, peer_timeout_s
+from wanbed.runner.emulation.rank_configs import FIRST_PORT, RankPatience, SharedConfig, configure_ranks, peer_timeout_s
 from wanbed.runner.resolve.experiment import SweepPoint
 from wanbed.testbed.network.address_book import LoopbackAddressBook
 from wanbed.testbed.network.links.wan_link import course_of
@@ -272,7 +272,7 @@ def test_every_rank_is_given_the_device_that_was_decided(device: str | None) -> 
 
 def test_ranks_on_several_machines_have_a_minute_for_their_rendezvous() -> None:
     limits_ns = {
-        slowly: planned(point(), patience=Patience(slowly))[0].rendezvous.timeout_ns for slowly in (False, True)
+        slowly: planned(point(), patience=RankPatience(slowly))[0].rendezvous.timeout_ns for slowly in (False, True)
     }
     assert limits_ns == {False: 8_000_000_000, True: 60_000_000_000}
 
@@ -344,7 +344,7 @@ def test_a_dilated_outage_is_outlasted_as_it_is_emulated() -> None:
 
 def test_ranks_are_told_and_have_longer_to_meet_after_a_restart() -> None:
     of = point(variants=[ONE])
-    plain, patient = planned(of)[0], planned(of, patience=Patience(peer_timeout_s=38))[0]
+    plain, patient = planned(of)[0], planned(of, patience=RankPatience(peer_timeout_s=38))[0]
     assert (plain.rendezvous.peer_timeout_s, patient.rendezvous.peer_timeout_s) == (8, 38)
     assert patient.rendezvous.timeout_ns - plain.rendezvous.timeout_ns == 30 * S
 

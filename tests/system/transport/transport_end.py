@@ -44,7 +44,8 @@ def main(path: str) -> None:
     transport.start()
     started_cpu_s = cpu_s()
     # Written to, because memory that never was is one page of zeros that the processor's cache holds.
-    payload = memoryview(b"\x5a" * plan.following.transfer_bytes) if plan.following is not None else memoryview(b"")
+    following = plan.boundaries.following
+    payload = memoryview(b"\x5a" * (0 if following is None else following.transfer_bytes))
     say({"ready": True})
     for line in sys.stdin:
         order = json.loads(line)

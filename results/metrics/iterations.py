@@ -14,6 +14,7 @@ meanwhile: ``own_clocks`` has the pace of each.
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from wanbed.results.metrics.intervals import is_among, numbered
@@ -90,6 +91,19 @@ def measured_window(successive: pd.DataFrame, first: int, profiled_iterations: i
     whole = len(successive) > 1 and profiled_iterations is None
     iterations = range(int(measured.index[0]), int(measured.index[-1]) + 1) if whole else None
     return Window(int(measured["start_ns"].min()), int(measured["end_ns"].max()), iterations)
+
+
+def counted_spans(spans: pd.DataFrame, window: Window) -> npt.NDArray[np.bool_]:
+    """Return for each span whether a window counts it: if of its iterations, or if it ended within a window of others.
+
+    What a window counts need not lie in it: an iteration's first spans may begin before the one before it has ended.
+    """
+    if window.iterations is None:
+        counted = spans["end_ns"].between(window.start_ns, window.end_ns)
+    else:
+        counted = spans["iteration"].between(window.iterations[0], window.iterations[-1])
+    flags: npt.NDArray[np.bool_] = counted.to_numpy(bool)
+    return flags
 
 
 def iteration_times_s(windows: pd.DataFrame, first: int, profiled_iterations: int | None = None) -> list[float]:

@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from wanbed.results.metrics.intervals import is_among, text_codes
-from wanbed.results.metrics.iterations import NS_PER_S, Window
+from wanbed.results.metrics.iterations import NS_PER_S, Window, counted_spans
 from wanbed.results.records.span_log import COLLECTIVE_KINDS
 
 
@@ -65,10 +65,7 @@ def wan_goodput_bps(
     """
     if not window.length_ns:
         return None
-    if window.iterations is None:
-        counted = spans["end_ns"].between(window.start_ns, window.end_ns).to_numpy(bool)
-    else:
-        counted = spans["iteration"].between(window.iterations[0], window.iterations[-1]).to_numpy(bool)
+    counted = counted_spans(spans, window)
     summed_bytes = _summed_bytes(spans, counted, all_reduce_ratio)
     if summed_bytes is None:
         return None

@@ -116,6 +116,12 @@ def test_warm_up_iterations_do_not_count() -> None:
     assert metrics.iteration_times_s(windows, 4) == []
 
 
+def test_a_window_counts_the_spans_of_its_iterations_whenever_they_ended() -> None:
+    frame = spans(*(compute("forward", begin, begin + 20, iteration=i) for i, begin in enumerate((0, 5, 15, 30))))
+    assert metrics.counted_spans(frame, Window(20, 35, range(1, 3))).tolist() == [False, True, True, False]
+    assert metrics.counted_spans(frame, Window(20, 35)).tolist() == [True, True, True, False]
+
+
 def test_a_single_iteration_has_a_window_and_no_period() -> None:
     windows = metrics.successive_windows(metrics.iteration_windows(spans(compute("forward", 5, 10))))
     assert metrics.measured_window(windows, 1) == Window(5, 10)

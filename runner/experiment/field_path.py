@@ -110,7 +110,7 @@ def _unknown(step: str, where: str, annotations: list[Any]) -> str:
         known = f"known here: {', '.join(names)}"
         return f"no field {shown(step)}{inside}, {did_you_mean(step, names, known)}"
     if any(get_origin(kind) in (tuple, list) for kind in kinds):
-        return f"{where} is a list, {shown(step)} is no index: count from 0"
+        return f"{where} is a list, {shown(step)} is no index: count from 0, as in {where}.0"
     return f"{where} is a single value, it has no field {shown(step)}: set {where} itself"
 
 
@@ -163,7 +163,7 @@ def _with_value(document: Any, path: Steps, value: Any, above: Steps) -> Any:
         step = str(len(entries) if position is None else position)
     if isinstance(document, list):
         if not _is_index(step):
-            raise InputError(f"{where} is a list here, {shown(step)} is no index: count from 0")
+            raise InputError(f"{where} is a list here, {shown(step)} is no index: count from 0, as in {where}.0")
         if len(step) > 9 or int(step) >= len(document):
             raise InputError(f"{where} has {_entries(len(document))} here, there is no {step}")
         position = int(step)

@@ -84,6 +84,7 @@ def test_overrides_leave_the_document_they_start_from_as_it_was() -> None:
         ("topology..wan=1", "no field '' in topology, known here: "),
         ("topology.datacenters.east.hosts=1", "topology.datacenters is a list, 'east' is no index: count from 0"),
         ("topology.datacenters.-1.hosts=1", "topology.datacenters is a list, '-1' is no index: count from 0"),
+        ("background[0].rate=1Mbit", "background is a list, '[0]' is no index: count from 0, as in background.0"),
         ("topology.datacenters.2.hosts=1", "topology.datacenters has 2 entries here, there is no 2"),
         ("variants.1.name=b", "variants has 1 entry here, there is no 1"),
         (

@@ -10,6 +10,7 @@ import pytest
 from tests.support.simulator.simulation_on_paper import simulate_on_paper
 from wanbed.results.records.schema import SCHEMA_VERSION, TCP_SAMPLES
 from wanbed.results.records.schema_page import BEGIN, END, main, unit_of, with_tables
+from wanbed.results.records.trial_tables import TRIAL_TABLES
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.runs.manifest import gather_manifest
 from wanbed.runner.simulated_runs.simulated_trial import SimulatedTrial, simulated_record
@@ -30,6 +31,13 @@ def test_the_page_and_the_schema_agree() -> None:
         "bring the page up to date: python -m wanbed.results.records.schema_page --write docs/results.md"
     )
     assert f"The schema's version is {SCHEMA_VERSION}." in PAGE.read_text(encoding="utf-8")
+
+
+def test_the_page_names_every_file_of_a_trial_and_its_data_frame() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    folder, reading = page.partition("\n## ")[0], page.partition("\n## Reading it\n")[2].partition("\n## ")[0]
+    assert [table.file for table in TRIAL_TABLES.values() if f" {table.file} " not in folder] == []
+    assert [table.frame for table in TRIAL_TABLES.values() if f"`{table.frame}`" not in reading] == []
 
 
 def test_a_page_that_has_fallen_behind_is_reported_and_brought_up_to_date(

@@ -1,14 +1,15 @@
 """Validate what users write: models are frozen and refuse unknown fields; a mistake is one line with its remedy."""
 
 import re
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar, cast, get_args
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Self, TypeVar, cast, get_args
 
-from pydantic import BaseModel, ConfigDict, PlainSerializer, ValidationError
+from pydantic import BaseModel, ConfigDict, PlainSerializer, ValidationError, model_validator
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from wanbed.ground.errors import InputError, did_you_mean, nearest_name, shortened, shown
+from wanbed.ground.exclusions import Exclusion, first_refusal
 
 MOST_MISTAKES = 5
 """The most mistakes of one document that an error names. The others are counted."""
@@ -22,6 +23,16 @@ class StrictModel(BaseModel):
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    def exclusions(self) -> Iterable[Exclusion]:
+        """Declare which fields of the model do not go with others of it. They are checked before anything else."""
+        return ()
+
+    @model_validator(mode="after")
+    def _check_exclusions(self) -> Self:
+        if (refusal := first_refusal(self.exclusions(), self)) is not None:
+            raise ValueError(refusal)
+        return self
 
 
 def is_none(value: object) -> bool:

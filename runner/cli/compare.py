@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wanbed.ground.errors import InputError
+from wanbed.ground.exclusions import Exclusion, check_exclusions
 from wanbed.runner.cli.arguments import STANDARD_OUTPUT, AsJson, RunsFolder
 from wanbed.runner.cli.exit_status import fail, log, one_line_errors
 from wanbed.runner.runs.faults import DONE, NO_DATA, NOT_COMPARABLE, REGRESSED
@@ -99,10 +100,20 @@ def compare(
                 f"--noise: {noise} repeats are too few to measure the noise, give {FEWEST_REPEATS} or more"
             )
         judged = ITERATION_TIME if metric is None else parse_metric(metric)
-        if noise is not None and judged.of_losses:
-            raise InputError("--noise: it measures iteration times, and --metric judges losses: leave one of them out")
-        if clock and not judged.of_losses:
-            raise InputError("--clock: it times losses, give --metric loss-at TIME or --metric time-to LOSS too")
+        check_exclusions(
+            Exclusion(
+                "--noise",
+                "it measures iteration times, and --metric judges losses",
+                when=noise is not None and judged.of_losses,
+                leave="--noise or --metric",
+            ),
+            Exclusion(
+                "--clock",
+                "it times losses",
+                "give --metric loss-at TIME or --metric time-to LOSS too",
+                when=bool(clock) and not judged.of_losses,
+            ),
+        )
         checked = _checked(a, b, pair or [], allow or [])
         clocks = load_clocks(clock or (), 2)
         console = terminal(stderr=as_json or to_stdout, width=WIDTH)
@@ -152,8 +163,10 @@ def _noise(
     from wanbed.runner.emulation.noise_floor import check_noise, noise_experiment, noise_floors, run_again
 
     a = checked.a
-    if a.simulated and any(a.drawn(pair.a.point) for pair in checked.pairs):
-        raise InputError("--noise: A draws its compute times: its repeats show how much they differ: leave --noise out")
+    drawn = a.simulated and any(a.drawn(pair.a.point) for pair in checked.pairs)
+    check_exclusions(
+        Exclusion("--noise", "A draws its compute times, and its repeats show how much they differ", when=drawn)
+    )
     if a.simulated:
         log("a simulation gives the same every time: its noise is 0 by construction, and nothing is run")
         return {(pair.a.point, pair.a.variant): 0.0 for pair in checked.pairs}

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from wanbed.ground.errors import InputError, prefixed
+from wanbed.ground.exclusions import Exclusion, check_exclusions
 from wanbed.runner.cli.arguments import Clock, ExperimentFile, Overrides, SubstrateName, as_options, with_clock
 from wanbed.runner.cli.exit_status import fail, one_line_errors
 
@@ -98,10 +99,11 @@ def exec_(
 
 
 def _check_no_wan(clock: str, substrate: str) -> None:
-    if substrate != "auto":
-        raise InputError("--no-wan: no substrate adds impairments then: leave --substrate out")
-    if clock == "virtual":
-        raise InputError("--no-wan: what nothing limits takes no virtual time: leave it out, or give --clock real")
+    no_time = "what nothing limits takes no virtual time"
+    check_exclusions(
+        Exclusion("--no-wan", "no substrate adds impairments then", when=substrate != "auto", leave="--substrate"),
+        Exclusion("--no-wan", no_time, "give --clock real", when=clock == "virtual"),
+    )
 
 
 def _exec_inside(file: Path, host: str, command: list[str], overrides: list[str], also: list[str]) -> int:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wanbed.ground.errors import InputError, prefixed
+from wanbed.ground.exclusions import Exclusion, check_exclusions
 from wanbed.runner.cli.arguments import (
     AsJson,
     Clock,
@@ -138,8 +139,7 @@ def with_engine(
                 f"{file}: engine: rack wants the machines' address: give --rack HOST:PORT of a Ray cluster's head, or "
                 "--engine emulate"
             )
-        if others:
-            raise InputError(f"{others[0]}: only a run over a rack has it: give --rack HOST:PORT too, or leave it out")
+        check_exclusions(Exclusion(tuple(others), "only a run over a rack has it", "give --rack HOST:PORT too"))
         return document
     if engine == "simulate":
         raise InputError(f"--rack: {file} simulates: call `wanbed simulate --rack`, or give --engine rack to emulate")

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from wanbed.ground.errors import InputError
+from wanbed.ground.exclusions import Exclusion, check_exclusions
 from wanbed.runner.cli.arguments import (
     AsJson,
     DryRun,
@@ -52,11 +52,13 @@ def simulate(
     --resample). With --rack trials are spread over the CPUs of a Ray cluster.
     """
     with one_line_errors():
-        if any(override.partition("=")[0].strip() == "engine" for override in overrides or []):
-            raise InputError("--set engine: wanbed simulate always simulates: leave it out, or use wanbed run")
+        written = {override.partition("=")[0].strip() for override in overrides or []}
+        times = resample and from_run is None and "compute.from" not in written
+        check_exclusions(
+            Exclusion("--set engine", "wanbed simulate always simulates", "use wanbed run", when="engine" in written),
+            Exclusion("--resample", "it draws from the times of a run", "give --from RUN", when=times),
+        )
         check_jobs(jobs, rack)
-        if resample and from_run is None and not any(each.startswith("compute.from=") for each in overrides or []):
-            raise InputError("--resample: it draws from the times of a run: give --from RUN, or leave --resample out")
         shortcuts = [] if from_run is None else [f"compute.from={json.dumps(str(from_run.resolve()))}"]
         shortcuts += ["compute.resample=true"] if resample else []
         from wanbed.runner.planner.experiment_file import load_experiment

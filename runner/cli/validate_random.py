@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from wanbed.ground.errors import InputError, one_line
+from wanbed.ground.exclusions import Exclusion, check_exclusions
 from wanbed.runner.cli.exit_status import log
 from wanbed.runner.runs.run_folder import DEFAULT_PARALLEL_RUNS, check_runs_folder
 from wanbed.runner.simulator.simulation import Simulate
@@ -43,13 +44,9 @@ class RandomOptions:
 
     def __post_init__(self) -> None:
         if self.count is None:
-            for option, given in (
-                ("--seed", self.seed is not None),
-                ("--resume", self.resume),
-                ("--jobs", self.jobs is not None),
-            ):
-                if given:
-                    raise InputError(f"{option}: nothing is drawn: give --random N too, or leave {option} out")
+            options = {"--seed": self.seed is not None, "--resume": self.resume, "--jobs": self.jobs is not None}
+            given = tuple(option for option, is_given in options.items() if is_given)
+            check_exclusions(Exclusion(given, "nothing is drawn", "give --random N too"))
             return
         if not 1 <= self.count <= MOST_EXPERIMENTS:
             raise InputError(f"--random: {self.count} is not from 1 to {MOST_EXPERIMENTS}: give so many experiments")

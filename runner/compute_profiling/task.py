@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from wanbed.ground.errors import MAX_DIGITS, InputError, MissingError, shown
+from wanbed.ground.exclusions import Exclusion, check_exclusions
 from wanbed.ground.strict_model import parse_model
 from wanbed.runner.experiment.model_spec import NAMED_MODELS, ModelSpec
 from wanbed.workloads.bubbletea.prefill_profile import LEAST_SIZES
@@ -138,8 +139,8 @@ def profile_task(
     sizes = PRODUCT_SIZES[device]
     if inferred:
         model = INFERENCE_MODELS[inferred[0]]
-        if precision is not None and precision != _PRECISIONS[model.bytes_per_element]:
-            raise InputError(f"--precision: {model.name} is in {_PRECISIONS[model.bytes_per_element]}: leave it out")
+        own = _PRECISIONS[model.bytes_per_element]
+        check_exclusions(Exclusion("--precision", f"{model.name} is in {own}", when=precision not in {None, own}))
         lengths = _lengths(prompts or DEFAULT_PROMPTS[device])
         return PromptsTask(model, _layers(model, layers), lengths, _chunk(chunk, device, lengths), sizes)
     for option, given in (("--prompts", prompts), ("--chunk", chunk)):

@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from wanbed.ground.errors import InputError, MissingError, prefixed
+from wanbed.ground.errors import MissingError, prefixed
+from wanbed.ground.exclusions import Exclusion, check_exclusions
 from wanbed.results.reading.validity import MODELLED_TCP
 from wanbed.runner.emulation.virtual_clock import wants_guest
 from wanbed.runner.emulation.virtual_run import virtual_run
@@ -28,8 +29,14 @@ def emulated_run(request: RunRequest) -> Path:
     experiment = request.experiment
     log_caveats(experiment.points(), keep_gradients=request.keep_gradients, log=request.log)
     if wants_guest(experiment.spec, request.substrate):
-        if request.keep_going:
-            raise InputError("--keep-going: a failure in virtual time repeats itself: leave it out, or clock: virtual")
+        check_exclusions(
+            Exclusion(
+                "--keep-going",
+                "a failure in virtual time repeats itself",
+                "give clock: real",
+                when=request.keep_going,
+            )
+        )
         return virtual_run(request)
     return _run_here(request)
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from wanbed.ground.errors import InputError
+from wanbed.ground.exclusions import Exclusion, check_exclusions
 from wanbed.runner.resolve.experiment import SweepPoint
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 from wanbed.runner.runs.not_modelled import MODELLED_CONGESTION_CONTROLS
@@ -11,7 +12,7 @@ from wanbed.runner.trainings.torch_baseline.resolution import BaselineVariant
 from wanbed.testbed.relay.relay_substrate import check_can_be_relayed
 from wanbed.testbed.substrate.offer import RELAY
 
-_ELSEWHERE = "or run it where namespaces are allowed (--substrate kernel or guest)"
+_ELSEWHERE = "run it where namespaces are allowed (--substrate kernel or guest)"
 
 
 def check_relay(points: Sequence[SweepPoint], substrate: str) -> None:
@@ -20,41 +21,51 @@ def check_relay(points: Sequence[SweepPoint], substrate: str) -> None:
         return
     for point in points:
         check_can_be_relayed(point.topology)
-        if point.faults:
-            raise InputError(
-                f"--substrate relay: fail: hosts of a relay have no interface to lose: leave it out, {_ELSEWHERE}"
-            )
-        if point.background:
-            raise InputError(
-                f"--substrate relay: background: a relay carries connections of ranks only: leave it out, {_ELSEWHERE}"
-            )
+        check_exclusions(
+            Exclusion("fail", "hosts of a relay have no interface to lose", _ELSEWHERE, when=bool(point.faults)),
+            Exclusion(
+                "background", "a relay carries connections of ranks only", _ELSEWHERE, when=bool(point.background)
+            ),
+            where=f"--substrate {RELAY}: ",
+        )
         for variant in point.variants:
             _check_variant(variant)
 
 
 def _check_variant(variant: ResolvedVariant) -> None:
-    where = f"--substrate relay: variant {variant.name!r}"
-    if isinstance(variant, ProgramVariant):
-        raise InputError(
-            f"{where}: a program opens connections of its own, which a relay cannot tell apart: give a schedule, "
-            f"{_ELSEWHERE}"
-        )
-    if variant.beside:
-        raise InputError(
-            f"{where}: a relay models one TCP for all, and jobs may differ in theirs: leave jobs out, {_ELSEWHERE}"
-        )
-    if isinstance(variant, BaselineVariant):
-        raise InputError(
-            f"{where}: {variant.schedule} opens connections of its own, which a relay cannot tell apart: "
-            f"give another schedule, {_ELSEWHERE}"
-        )
-    if not variant.transport.sums_over_transport:
-        raise InputError(
-            f"{where}: transport.all_reduce: {variant.transport.all_reduce} opens connections of its own, which a "
-            f"relay cannot tell apart: leave it out, {_ELSEWHERE}"
-        )
+    where, transport = f"--substrate relay: variant {variant.name!r}: ", variant.transport
+    own = "opens connections of its own, which a relay cannot tell apart"
+    check_exclusions(
+        Exclusion(
+            "program",
+            f"it {own}",
+            f"give a schedule, or {_ELSEWHERE}",
+            when=isinstance(variant, ProgramVariant),
+            leave="",
+        ),
+        Exclusion(
+            "jobs",
+            "a relay models one TCP for all, and jobs may differ in theirs",
+            _ELSEWHERE,
+            when=bool(variant.beside),
+        ),
+        Exclusion(
+            "schedule",
+            f"{variant.spec.schedule} {own}",
+            f"give another one, or {_ELSEWHERE}",
+            when=isinstance(variant, BaselineVariant),
+            leave="",
+        ),
+        Exclusion(
+            "transport.all_reduce",
+            f"{transport.all_reduce} {own}",
+            _ELSEWHERE,
+            when=not transport.sums_over_transport,
+        ),
+        where=where,
+    )
     if variant.tcp.congestion not in MODELLED_CONGESTION_CONTROLS:
         known = " or ".join(sorted(MODELLED_CONGESTION_CONTROLS))
         raise InputError(
-            f"{where}: transport.congestion: {variant.tcp.congestion} is not modelled: give {known}, {_ELSEWHERE}"
+            f"{where}transport.congestion: {variant.tcp.congestion} is not modelled: give {known}, or {_ELSEWHERE}"
         )

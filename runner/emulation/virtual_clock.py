@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-from wanbed.ground.errors import InputError
+from wanbed.ground.exclusions import Exclusion, check_exclusions
 from wanbed.module_process import module_command
 from wanbed.runner.experiment.experiment_spec import ExperimentSpec
 from wanbed.testbed.kernel.inside import in_virtual_time
@@ -35,10 +35,15 @@ def wants_guest(spec: ExperimentSpec, substrate: str) -> bool:
     """
     if spec.clock != "virtual":
         return False
-    if substrate in {GUEST, RELAY}:
-        raise InputError(
-            f"--substrate {substrate}: in virtual time links are the kernel's own: leave it out, or --clock real"
+    check_exclusions(
+        Exclusion(
+            f"--substrate {substrate}",
+            "in virtual time links are the kernel's own",
+            "give --clock real",
+            when=substrate in {GUEST, RELAY},
+            leave="--substrate",
         )
+    )
     return not in_virtual_time()
 
 

@@ -1,12 +1,13 @@
 """Define the section ``compute`` of the experiment file, with ``compute.jitter`` and ``compute.slower``."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from operator import not_
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, JsonValue, PlainValidator, field_validator, model_validator
 
 from wanbed.ground.errors import shown
+from wanbed.ground.exclusions import Exclusion
 from wanbed.ground.strict_model import StrictModel
 from wanbed.ground.units import Fraction, format_fraction
 from wanbed.results.records.span_log import MAX_ITERATIONS
@@ -290,44 +291,34 @@ class ComputeSpec(StrictModel):
             defaults |= {"device": "auto", "threads": 1}
         return {**written, **{name: value for name, value in defaults.items() if written.get(name) is None}}
 
-    @model_validator(mode="after")
-    def _fields_belong_together(self) -> "ComputeSpec":
+    def exclusions(self) -> Iterable[Exclusion]:
+        """Declare what does not go with a trace, a profile, and what the back end makes itself."""
         try:
             backend = self.backend
         except ValueError as refusal:
             raise ValueError(f"options: {refusal}") from None
         if self.trace is not None:
-            self._check_alone()
-            return self
+            fields = {field.alias or name for name, field in type(self).model_fields.items()}
+            others = tuple(sorted(fields - {"kind", "trace", "options"}))
+            unlike = self.kind != DEFAULT_KIND
+            return (
+                Exclusion("trace", f"only kind: {DEFAULT_KIND} replays a trace", leave="kind", when=unlike),
+                Exclusion(others, "the trace has its own times and sizes"),
+            )
+        times = ("forward", "backward", "backward_weight", "recompute", "optimizer")
         replaced = "the profile gives them" if backend.planning_profile is None else f"{backend.title} measures them"
-        for name in ("forward", "backward", "backward_weight", "recompute", "optimizer"):
-            if getattr(self, name) is not None and self.times_profile is not None:
-                raise ValueError(f"{name}: times are not written here, {replaced}: leave {name} out")
-        for name in ("activation", "gradient"):
-            if backend.trains and getattr(self, name) is not None:
-                raise ValueError(f"{name}: {backend.title} sends what the model makes: leave {name} out")
-        if self.sharing is not None and self.device == "cpu":
-            raise ValueError("sharing: only GPUs are shared: give device: cuda, or leave sharing out")
-        for name in ("device", "threads", "sharing", "check_iteration", "deterministic"):
-            if not backend.on_device and getattr(self, name) is not None:
-                raise ValueError(f"{name}: only torch computes on a device: give kind: torch, or leave {name} out")
-        if self.resample and self.from_run is None:
-            raise ValueError("resample: it draws from the times of a run: give from, or leave resample out")
-        if self.resample and self.jitter is not None:
-            raise ValueError("jitter: resample draws times that vary already: leave one of the two out")
-        if self.checkpointing is not None and self.times_profile is None:
-            raise ValueError("checkpointing: times are written out here: give a recompute time, or leave it out")
-        return self
-
-    def _check_alone(self) -> None:
-        """Raise ValueError for a field that a replayed trace does not go with."""
-        if self.kind != DEFAULT_KIND:
-            raise ValueError(f"trace: only kind: {DEFAULT_KIND} replays a trace: leave kind out")
-        others = set(type(self).model_fields) - {"kind", "trace", "options"}
-        for name in sorted(others):
-            if getattr(self, name) not in (None, ()):
-                written = type(self).model_fields[name].alias or name
-                raise ValueError(f"{written}: the trace has its own times and sizes: leave {written} out")
+        profiled, resampled = self.times_profile is not None, bool(self.resample)
+        of_torch = ("device", "threads", "sharing", "check_iteration", "deterministic")
+        varied = "resample draws times that vary already"
+        return (
+            Exclusion(times, f"times are not written here, {replaced}", when=profiled),
+            Exclusion("checkpointing", "times are written out here", "give a recompute time", when=not profiled),
+            Exclusion(("activation", "gradient"), f"{backend.title} sends what the model makes", when=backend.trains),
+            Exclusion("sharing", "only GPUs are shared", "give device: cuda", when=self.device == "cpu"),
+            Exclusion(of_torch, "only torch computes on a device", "give kind: torch", when=not backend.on_device),
+            Exclusion("resample", "it draws from the times of a run", "give from", when=self.from_run is None),
+            Exclusion("jitter", varied, leave="jitter or resample", when=resampled),
+        )
 
     @property
     def backend_path(self) -> str:

@@ -5,7 +5,7 @@ Unknown fields raise an error, so that no value is silently ignored. Each field 
 fit the topology?) happen when sweep points are resolved.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from operator import eq, not_
 from typing import Annotated, Any, Literal
@@ -13,12 +13,13 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, JsonValue, field_validator, model_validator
 
 from wanbed.ground.errors import shown
+from wanbed.ground.exclusions import Exclusion
 from wanbed.ground.strict_model import StrictModel
 from wanbed.runner.companions.background.spec import BackgroundSpec, check_background
 from wanbed.runner.companions.faults.spec import MAX_CHECKPOINT_EVERY, MAX_FAULTS, FaultSpec, Recovery
 from wanbed.runner.companions.prefill.spec import PrefillSpec
 from wanbed.runner.experiment.compute_spec import WRITTEN_COSTS, ComputeSpec
-from wanbed.runner.experiment.job_spec import JobSpec, check_jobs
+from wanbed.runner.experiment.job_spec import JobSpec, beside_jobs, check_jobs
 from wanbed.runner.experiment.model_spec import DEFAULT_MODEL, WrittenModel
 from wanbed.runner.experiment.quantities import AUTO, Dilation, PrintableName, whole_number
 from wanbed.runner.experiment.training_spec import TrainingSpec
@@ -193,6 +194,15 @@ class ExperimentSpec(StrictModel):
                 raise ValueError(f"{path}: {shown(values)} is no list of values, write it like [10ms, 40ms]")
         return written
 
+    def exclusions(self) -> Iterator[Exclusion]:
+        """Declare what does not go with several jobs, or with a trace."""
+        if self.jobs:
+            yield from beside_jobs(self.jobs, self.variants)
+        own = "compute.trace has its own order of work"
+        for position, variant in enumerate(self.variants if self.compute.trace is not None else ()):
+            follows = variant.schedule != TRACE and variant.program is None
+            yield Exclusion(f"variants.{position}.schedule", own, leave="schedule or compute.trace", when=follows)
+
     @model_validator(mode="after")
     def _traces_are_replayed(self) -> "ExperimentSpec":
         for position, variant in enumerate(self.variants):
@@ -200,11 +210,6 @@ class ExperimentSpec(StrictModel):
             if replays and self.compute.trace is None:
                 raise ValueError(
                     f"variants.{position}.schedule: give compute.trace, which it replays, or another schedule"
-                )
-            if self.compute.trace is not None and not replays and variant.program is None:
-                raise ValueError(
-                    f"variants.{position}.schedule: compute.trace has its own order of work: leave schedule out, or "
-                    "leave compute.trace out"
                 )
         return self
 
@@ -222,7 +227,7 @@ class ExperimentSpec(StrictModel):
     @model_validator(mode="after")
     def _jobs_divide_the_variants(self) -> "ExperimentSpec":
         if self.jobs:
-            check_jobs(self.jobs, self.variants, prefills=self.prefill is not None, fails=bool(self.fail))
+            check_jobs(self.jobs, self.variants)
         return self
 
     @model_validator(mode="after")

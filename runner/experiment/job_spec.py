@@ -1,11 +1,12 @@
 """Define the section ``jobs`` of the experiment file: trainings that share the WAN, and divide the variants."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated
 
 from pydantic import Field, field_validator
 
 from wanbed.ground.errors import did_you_mean, shown
+from wanbed.ground.exclusions import Exclusion
 from wanbed.ground.strict_model import StrictModel
 from wanbed.results.records.span_log import MAX_ITERATIONS
 from wanbed.runner.experiment.quantities import PrintableName, whole_number
@@ -52,17 +53,20 @@ class JobSpec(StrictModel):
         return variants
 
 
-def check_jobs(jobs: Sequence[JobSpec], variants: Sequence[VariantSpec], *, prefills: bool, fails: bool) -> None:
-    """Raise ValueError if jobs are fewer than two or named alike, or if a variant is in none of them or in several.
+def beside_jobs(jobs: Sequence[JobSpec], variants: Sequence[VariantSpec]) -> Iterator[Exclusion]:
+    """Yield what does not go with several jobs."""
+    yield Exclusion("jobs", "a single one shares the WAN with nobody", "give two or more", when=len(jobs) == 1)
+    yield Exclusion("prefill", "it does not run beside another job", leave="prefill or jobs")
+    yield Exclusion("fail", "nothing is let fail beside another job", leave="fail or jobs")
+    for position, variant in enumerate(variants):
+        if variant.schedule in TRAININGS:
+            what = "program" if variant.program is not None else "schedule"
+            ours = "only trainings by a schedule of wanbed's ranks run beside another job"
+            yield Exclusion(f"variants.{position}.{what}", ours, leave="the variant or jobs")
 
-    Nor do programs, traces and prefill run beside another job, and nothing is let fail there.
-    """
-    if len(jobs) < 2:
-        raise ValueError("jobs: a single one shares the WAN with nobody: give two or more, or leave jobs out")
-    if prefills:
-        raise ValueError("jobs: prefill does not run beside another job: leave prefill or jobs out")
-    if fails:
-        raise ValueError("fail: nothing is let fail beside another job: leave fail or jobs out")
+
+def check_jobs(jobs: Sequence[JobSpec], variants: Sequence[VariantSpec]) -> None:
+    """Raise ValueError if jobs are named alike, or if a variant is in none of them or in several."""
     names = [job.name for job in jobs]
     homes: dict[str, str] = {}
     known = [variant.name for variant in variants]
@@ -82,9 +86,3 @@ def check_jobs(jobs: Sequence[JobSpec], variants: Sequence[VariantSpec], *, pref
     for position, variant in enumerate(variants):
         if variant.name not in homes:
             raise ValueError(f"variants.{position}: no job has {shown(variant.name)}: add it to one, or leave it out")
-        if variant.schedule in TRAININGS:
-            what = "program" if variant.program is not None else "schedule"
-            raise ValueError(
-                f"variants.{position}.{what}: only trainings by a schedule of wanbed's ranks run beside another job: "
-                "leave it out, or leave jobs out"
-            )

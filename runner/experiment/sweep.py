@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from wanbed.ground.errors import InputError, did_you_mean, prefixed, shortened, shown
+from wanbed.ground.exclusions import Exclusion, check_exclusions
 from wanbed.netem_profiles.preset import load_preset
 from wanbed.netem_profiles.traces import load_offered_trace, load_trace, named_traces, trace_text
 from wanbed.runner.experiment.experiment_document import ExperimentDocument
@@ -158,9 +159,9 @@ def _resolve_wan(experiment: ExperimentSpec, directory: Path) -> tuple[Topology,
     names = [datacenter.name for datacenter in spec.datacenters]
     linked = {ends for link in spec.links for ends in ((link.ends, link.ends[::-1]) if link.between else (link.ends,))}
     missing = [ends for ends in permutations(names, 2) if ends not in linked]
-    for name in ("wan", "profile", "scale"):
-        if len(names) == 1 and getattr(spec, name) is not None:
-            raise InputError(f"topology.{name}: one datacenter has no WAN: leave {name} out or add a datacenter")
+    of_a_wan = ("topology.wan", "topology.profile", "topology.scale")
+    no_wan = Exclusion(of_a_wan, "one datacenter has no WAN", "add a datacenter", when=len(names) == 1)
+    check_exclusions(no_wan, of=experiment)
     if spec.wan is None and spec.profile is None and missing:
         raise InputError(
             f"topology.links: {_no_link(missing)}: give wan for all others, like {{latency: 40ms, rate: 10Gbit}}"

@@ -1,11 +1,13 @@
 """Define the section ``transport`` of a variant."""
 
+from collections.abc import Iterable
 from functools import partial
 from operator import eq
 from typing import Any, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
+from wanbed.ground.exclusions import Exclusion
 from wanbed.ground.strict_model import StrictModel
 from wanbed.runner.experiment.quantities import (
     AUTO,
@@ -97,11 +99,14 @@ class TransportSpec(StrictModel):
         examples=["5MiB"],
     )
 
-    @model_validator(mode="after")
-    def _cells_share(self) -> "TransportSpec":
-        if self.sharing == "none" and self.pipelines_per_cell != AUTO:
-            raise ValueError("pipelines_per_cell: only pipelines that share form DP-cells: give sharing: temporal")
-        return self
+    def exclusions(self) -> Iterable[Exclusion]:
+        """Declare what only pipelines that share have, and what only overlap has."""
+        alone, at_once = self.sharing == "none", "without overlap all gradients are summed at once"
+        cells = "only pipelines that share form DP-cells"
+        return (
+            Exclusion("pipelines_per_cell", cells, "give sharing: temporal", when=alone),
+            Exclusion("bucket", at_once, "give all_reduce_overlap: true", when=not self.sums_in_buckets),
+        )
 
     @model_validator(mode="after")
     def _overlap_has_buckets(self) -> "TransportSpec":
@@ -110,11 +115,6 @@ class TransportSpec(StrictModel):
             raise ValueError(
                 f"all_reduce_overlap: {self.all_reduce} sums all gradients at once, after the backward: give "
                 "all_reduce: ring, or all_reduce_overlap: false"
-            )
-        if not self.sums_in_buckets and self.bucket != BUCKET_BYTES:
-            raise ValueError(
-                "bucket: without overlap all gradients are summed at once: give all_reduce_overlap: true, or leave "
-                "bucket out"
             )
         return self
 

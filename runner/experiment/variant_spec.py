@@ -1,11 +1,12 @@
 """Define one entry of the section ``variants`` of the experiment file, and name schedules that are no classes."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from operator import not_
 from typing import Annotated
 
 from pydantic import Field, JsonValue, model_validator
 
+from wanbed.ground.exclusions import Exclusion
 from wanbed.ground.strict_model import StrictModel
 from wanbed.runner.companions.prefill.spec import Policy
 from wanbed.runner.experiment.quantities import PrintableName, StageDatacenters, whole_number
@@ -84,6 +85,11 @@ class VariantSpec(StrictModel):
         inner = self.options.get("inner") if self.schedule == DILOCO else None
         return (self.schedule, inner) if isinstance(inner, str) else (self.schedule,)
 
+    def exclusions(self) -> Iterable[Exclusion]:
+        """Declare that a program has no schedule."""
+        instead = "it takes the place of a schedule"
+        return (Exclusion("program", instead, leave="program or schedule", when=self.schedule != PROGRAM),)
+
     @model_validator(mode="before")
     @classmethod
     def _schedule_or_program(cls, written: object) -> object:
@@ -95,6 +101,4 @@ class VariantSpec(StrictModel):
                 "schedule: this field is required: give a schedule, like 1f1b, or a program, like "
                 "{command: [python, train.py]}"
             )
-        if program is not None and schedule not in {None, PROGRAM}:
-            raise ValueError("program: it takes the place of a schedule: leave one of program and schedule out")
         return written

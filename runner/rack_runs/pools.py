@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from wanbed.ground.errors import InputError
+from wanbed.ground.exclusions import Exclusion, check_exclusions
 
 if TYPE_CHECKING:
     from wanbed.runner.planner.pricing import Spread
@@ -14,8 +14,14 @@ if TYPE_CHECKING:
 
 def check_jobs(jobs: int | None, rack: str | None) -> None:
     """Raise InputError if both options are given."""
-    if rack is not None and jobs is not None:
-        raise InputError("--jobs: with --rack as many trials run at a time as the rack has CPUs: leave one of them out")
+    check_exclusions(
+        Exclusion(
+            "--jobs",
+            "with --rack as many trials run at a time as the rack has CPUs",
+            when=rack is not None and jobs is not None,
+            leave="--jobs or --rack",
+        )
+    )
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from wanbed.ground.errors import InputError, MissingError
+from wanbed.ground.exclusions import Exclusion, check_exclusions
 from wanbed.results.text import list_text
 from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 from wanbed.runner.resolve.placement import Placement
@@ -22,40 +23,51 @@ def check_all_reduce(written: WrittenVariant, placement: Placement) -> None:
     if transport.sums_over_transport:
         _check_overlap(written, placement)
         if transport.is_hierarchical:
-            _check_several(where, placement)
+            check_exclusions(_single(where, placement))
             _check_levels(where, placement)
         return
-    if not compute.backend.sums_on_device:
-        raise InputError(
-            f"{where}: {collective} all-reduces what torch computes: give compute: {{kind: torch}}, or leave it out"
-        )
-    if collective in {NCCL, NCCL_SHARED} and compute.device == "cpu":
-        raise InputError(f"{where}: {collective} all-reduces between GPUs: give compute.device: cuda, or leave it out")
-    _check_several(where, placement)
-    for stage in range(placement.stages):
-        homes = sorted({place.datacenter for place in placement.replicas(stage)})
-        if len(homes) > 1:
-            raise InputError(
-                f"{where}: the replicas of stage {stage} lie in {' and '.join(homes)}, and {collective} stays in one "
-                "datacenter: place them in one, or leave it out"
+    homes = [sorted({place.datacenter for place in placement.replicas(stage)}) for stage in range(placement.stages)]
+    check_exclusions(
+        Exclusion(
+            where,
+            f"{collective} all-reduces what torch computes",
+            "give compute: {kind: torch}",
+            when=not compute.backend.sums_on_device,
+        ),
+        Exclusion(
+            where,
+            f"{collective} all-reduces between GPUs",
+            "give compute.device: cuda",
+            when=collective in {NCCL, NCCL_SHARED} and compute.device == "cpu",
+        ),
+        _single(where, placement),
+        *(
+            Exclusion(
+                where,
+                f"the replicas of stage {stage} lie in {' and '.join(names)}, and {collective} stays in one datacenter",
+                "place them in one",
+                when=len(names) > 1,
             )
+            for stage, names in enumerate(homes)
+        ),
+    )
 
 
 def _check_overlap(written: WrittenVariant, placement: Placement) -> None:
     backend = written.spec.compute.backend
     overlaps = written.variant.transport.sums_in_buckets and len(placement.pipelines) > 1
-    if overlaps and not backend.completes_buckets:
-        raise InputError(
-            f"{written.field}.transport.all_reduce_overlap: {backend.title} hands over its gradients after the last "
-            "backward only: give all_reduce_overlap: false"
+    check_exclusions(
+        Exclusion(
+            f"{written.field}.transport.all_reduce_overlap",
+            f"{backend.title} hands over its gradients after the last backward only",
+            when=overlaps and not backend.completes_buckets,
         )
+    )
 
 
-def _check_several(where: str, placement: Placement) -> None:
-    if len(placement.pipelines) == 1:
-        raise InputError(
-            f"{where}: one pipeline has no gradients to all-reduce: give more training.pipelines, or leave it out"
-        )
+def _single(where: str, placement: Placement) -> Exclusion:
+    none = "one pipeline has no gradients to all-reduce"
+    return Exclusion(where, none, "give more training.pipelines", when=len(placement.pipelines) == 1)
 
 
 def _check_levels(where: str, placement: Placement) -> None:

@@ -4,9 +4,10 @@ What a simulation accepts but does not model is in ``wanbed.runner.runs.not_mode
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from wanbed.ground.errors import InputError
+from wanbed.ground.exclusions import Exclusion, check_exclusions
 from wanbed.runner.companions.prefill.resolution import check_computed_prefill
 from wanbed.runner.experiment.experiment_spec import ExperimentSpec
 from wanbed.runner.resolve.pipeline_variant import PipelineVariant
@@ -18,8 +19,8 @@ from wanbed.testbed.network.topology import Topology, check_can_be_emulated
 from wanbed.testbed.network.topology_spec import TopologySpec
 from wanbed.workloads.trace_replay.replayed_trace import ReplayedTrace
 
-_OF_KNOWN_TIMES = {"slower": "slower", "jitter": "jitter", "from_run": "from"}
-"""Fields of ``compute`` that only known times go with, and what they are called in the file."""
+_OF_KNOWN_TIMES = ("compute.slower", "compute.jitter", "compute.from")
+"""Fields that only known times go with."""
 
 
 def check_engine(spec: ExperimentSpec, topology: Topology, variants: Sequence[ResolvedVariant]) -> None:
@@ -32,7 +33,7 @@ def check_engine(spec: ExperimentSpec, topology: Topology, variants: Sequence[Re
     """
     _check_known_times(spec, variants)
     if spec.engine == "simulate":
-        _check_simulation(variants)
+        check_exclusions(*_not_simulated(variants))
         return
     check_can_be_emulated(topology)
     if spec.engine == "rack" and spec.clock == "virtual":
@@ -40,22 +41,23 @@ def check_engine(spec: ExperimentSpec, topology: Topology, variants: Sequence[Re
     if spec.clock == "virtual":
         _check_virtual_time(spec, variants)
     for position, variant in enumerate(variants):
-        if variant.transport.model == "ideal":
-            raise InputError(
-                f"variants.{position}.transport.model: only a simulation has ideal transport: leave it out, "
-                "or give engine: simulate"
-            )
+        divided = isinstance(variant, PipelineVariant) and variant.virtual is not None
+        check_exclusions(
+            Exclusion(
+                f"variants.{position}.transport.model",
+                "only a simulation has ideal transport",
+                "give engine: simulate",
+                when=variant.transport.model == "ideal",
+            ),
+            Exclusion(
+                f"variants.{position}.training.virtual_stages",
+                f"{spec.compute.backend.title} computes undivided stages only",
+                "give 1, kind: replay, or engine: simulate",
+                when=divided and not spec.compute.backend.virtual_stages,
+            ),
+        )
         if isinstance(variant, TraceVariant):
             _check_groups(variant.trace)
-        if (
-            isinstance(variant, PipelineVariant)
-            and variant.virtual is not None
-            and not spec.compute.backend.virtual_stages
-        ):
-            raise InputError(
-                f"variants.{position}.training.virtual_stages: {spec.compute.backend.title} computes undivided stages "
-                "only: give 1, kind: replay, or engine: simulate"
-            )
     check_computed_prefill(spec, variants)
 
 
@@ -88,39 +90,53 @@ def _field(spec: TopologySpec, ends: tuple[str, str], name: str) -> str:
 def _check_known_times(spec: ExperimentSpec, variants: Sequence[ResolvedVariant]) -> None:
     """Raise InputError for fields about known compute times where the work itself decides how long it takes."""
     backend = spec.compute.backend
-    for name, written in _OF_KNOWN_TIMES.items():
-        if not getattr(spec.compute, name):
-            continue
-        for position, variant in enumerate(variants):
-            if isinstance(variant, ProgramVariant):
-                raise InputError(
-                    f"compute.{written}: the program of variants.{position} takes as long as it computes: leave "
-                    f"{written} out, or the variant"
-                )
-        if spec.engine != "simulate" and not backend.takes_known_times:
-            raise InputError(
-                f"compute.{written}: {backend.title} takes as long as it computes: give kind: replay, or engine: "
-                f"simulate, or leave {written} out"
+    check_exclusions(
+        *(
+            Exclusion(
+                _OF_KNOWN_TIMES,
+                f"the program of variants.{position} takes as long as it computes",
+                when=isinstance(variant, ProgramVariant),
             )
+            for position, variant in enumerate(variants)
+        ),
+        Exclusion(
+            _OF_KNOWN_TIMES,
+            f"{backend.title} takes as long as it computes",
+            "give kind: replay, or engine: simulate",
+            when=spec.engine != "simulate" and not backend.takes_known_times,
+        ),
+        of=spec,
+    )
 
 
 def _check_virtual_time(spec: ExperimentSpec, variants: Sequence[ResolvedVariant]) -> None:
-    for position, variant in enumerate(variants):
-        if isinstance(variant, ProgramVariant):
-            raise InputError(
-                f"variants.{position}.program: in virtual time computation is free, and what a program computes would "
-                "take none: give clock: real"
-            )
     backend = spec.compute.backend
-    if backend.real_time:
-        raise InputError(
-            f"compute.kind: in virtual time computation is free, {backend.title}'s would take none: give "
-            "kind: replay, or clock: real"
-        )
-    if spec.dilation not in {"auto", 1}:
-        raise InputError(
-            "dilation: virtual time carries every rate, it is never dilated: give 1 or auto, or clock: real"
-        )
+    check_exclusions(
+        *(
+            Exclusion(
+                f"variants.{position}.program",
+                "in virtual time computation is free, and what a program computes would take none",
+                "give clock: real",
+                when=isinstance(variant, ProgramVariant),
+                leave="the variant",
+            )
+            for position, variant in enumerate(variants)
+        ),
+        Exclusion(
+            "compute.kind",
+            f"in virtual time computation is free, {backend.title}'s would take none",
+            "give kind: replay, or clock: real",
+            when=backend.real_time,
+            leave="",
+        ),
+        Exclusion(
+            "dilation",
+            "virtual time carries every rate, it is never dilated",
+            "give 1 or auto, or clock: real",
+            when=spec.dilation not in {"auto", 1},
+            leave="",
+        ),
+    )
 
 
 def _check_groups(trace: ReplayedTrace) -> None:
@@ -133,15 +149,19 @@ def _check_groups(trace: ReplayedTrace) -> None:
             )
 
 
-def _check_simulation(variants: Sequence[ResolvedVariant]) -> None:
+def _not_simulated(variants: Sequence[ResolvedVariant]) -> Iterator[Exclusion]:
     for position, variant in enumerate(variants):
-        if isinstance(variant, ProgramVariant):
-            raise InputError(
-                f"variants.{position}.program: a program runs as it is and is not simulated: leave the variant out, "
-                "or give engine: emulate"
-            )
-        if isinstance(variant, BaselineVariant):
-            raise InputError(
-                f"variants.{position}.schedule: {variant.schedule} is run by torch itself and is not "
-                "simulated: leave the variant out, or give engine: emulate"
-            )
+        yield Exclusion(
+            f"variants.{position}.program",
+            "a program runs as it is and is not simulated",
+            "give engine: emulate",
+            when=isinstance(variant, ProgramVariant),
+            leave="the variant",
+        )
+        yield Exclusion(
+            f"variants.{position}.schedule",
+            f"{variant.spec.schedule} is run by torch itself and is not simulated",
+            "give engine: emulate",
+            when=isinstance(variant, BaselineVariant),
+            leave="the variant",
+        )

@@ -6,6 +6,7 @@ A run's document has every default filled in, so that only a value beside the de
 from collections.abc import Iterator
 
 from wanbed.ground.errors import InputError
+from wanbed.ground.exclusions import Exclusion
 from wanbed.ground.strict_model import StrictModel
 from wanbed.results.text import list_text
 from wanbed.runner.experiment.compute_spec import ComputeSpec
@@ -45,7 +46,7 @@ def check_sections_in_use(spec: ExperimentSpec) -> None:
 
 def _unused(field: str, schedules: list[str]) -> InputError:
     titles = list_text([training_title(each) for each in schedules])
-    return InputError(f"{field}: not used by {titles}: leave {field.rpartition('.')[2]} out")
+    return InputError(Exclusion(field, f"not used by {titles}").refusal(field))
 
 
 def _given_to_variant(variant: VariantSpec) -> Iterator[str]:

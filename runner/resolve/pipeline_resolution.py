@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from wanbed.ground.errors import InputError, prefixed
+from wanbed.ground.exclusions import Exclusion, check_exclusions
 from wanbed.ground.own_code import OWN_FAULTS, EndlessCallError, described
 from wanbed.runner.experiment.quantities import AUTO
 from wanbed.runner.resolve.all_reduce_check import check_all_reduce, check_segments
@@ -124,20 +125,27 @@ def _virtual_stages(
             f"{here}.training.virtual_stages: {chunks}, and {variant.schedule} has none: give 1, or schedule "
             "interleaved-1f1b or zb-v"
         )
-    if variant.transport.sharing != "none":
-        raise InputError(
-            f"{here}.transport.sharing: {variant.transport.sharing}: what virtual stages send goes over the "
-            "connections of its own two hosts: leave sharing out"
-        )
-    if variant.placement == AUTO:
-        raise InputError(
-            f"{here}.placement: auto: the planner does not know virtual stages: name the datacenter of each stage, or "
-            "leave placement out"
-        )
-    if written.spec.prefill is not None and (variant.prefill != "none" or variant.pool):
-        raise InputError(
-            f"{here}.prefill: the bubbles between virtual stages are not planned: give prefill: none and no pool"
-        )
+    check_exclusions(
+        Exclusion(
+            "transport.sharing",
+            "what virtual stages send goes over the connections of its own two hosts",
+            when=variant.transport.sharing != "none",
+        ),
+        Exclusion(
+            "placement",
+            "the planner does not know virtual stages",
+            "name the datacenter of each stage",
+            when=variant.placement == AUTO,
+        ),
+        Exclusion(
+            "prefill",
+            "the bubbles between virtual stages are not planned",
+            "give prefill: none and no pool",
+            when=written.spec.prefill is not None and (variant.prefill != "none" or variant.pool > 0),
+            leave="",
+        ),
+        where=f"{here}.",
+    )
     return VirtualStages(stages, chunks, schedule.virtual_layout)
 
 

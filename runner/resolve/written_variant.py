@@ -6,6 +6,7 @@ from functools import cached_property
 from pathlib import Path
 
 from wanbed.ground.errors import InputError, prefixed
+from wanbed.ground.exclusions import Exclusion, check_exclusions
 from wanbed.runner.experiment.experiment_spec import ExperimentSpec
 from wanbed.runner.experiment.job_spec import JobSpec
 from wanbed.runner.experiment.training_spec import MAX_STAGES
@@ -91,11 +92,15 @@ def choose_schedule(written: WrittenVariant) -> ScheduleChoice:
 
 def schedule_class(written: WrittenVariant) -> type[Schedule]:
     """Return the class of a variant's schedule. Raise InputError if none loads."""
-    if written.variant.schedule in {ATOM, DILOCO}:
-        raise InputError(
-            f"{written.field}.schedule: {written.variant.schedule} has no plan: leave the variant out, or plan the "
-            "schedule of a replica"
+    check_exclusions(
+        Exclusion(
+            f"{written.field}.schedule",
+            f"{written.variant.schedule} has no plan",
+            "plan the schedule of a replica",
+            when=written.variant.schedule in {ATOM, DILOCO},
+            leave="the variant",
         )
+    )
     if written.variant.schedule in TRAININGS:
         title = training_title(written.variant.schedule)
         raise InputError(f"{written.field}.schedule: {title} has its own layout: there is nothing to plan")

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, TextIO
 
-from wanbed.ground.errors import InputError
+from wanbed.ground.exclusions import Exclusion, check_exclusions
 from wanbed.runner.resolve.experiment import Experiment
 from wanbed.runner.runs.run_folder import Log
 
@@ -56,19 +56,17 @@ class RunRequest:
 
     def check(self) -> None:
         """Raise InputError for an option that the experiment's engine does not have."""
-        if not self.simulates:
-            if self.jobs is not None:
-                raise InputError(
-                    "--jobs: an emulation runs one trial at a time: leave it out, or give engine: simulate"
-                )
-            if self.experiment.spec.engine == "rack" and self.substrate != "auto":
-                raise InputError("--substrate: the machines of a rack use their own kernels: leave it out")
-            return
+        rack = self.experiment.spec.engine == "rack"
+        at_a_time, own_kernels = "an emulation runs one trial at a time", "the machines of a rack use their own kernels"
         emulated_only = {
             "--keep-gradients": self.keep_gradients,
             "--substrate": self.substrate != "auto",
             "--keep-going": self.keep_going,
         }
-        for option, given in emulated_only.items():
-            if given:
-                raise InputError(f"{option}: a simulation has none: leave it out, or give engine: emulate")
+        given = tuple(option for option, is_given in emulated_only.items() if is_given)
+        emulated, chosen = not self.simulates, self.substrate != "auto"
+        check_exclusions(
+            Exclusion("--jobs", at_a_time, "give engine: simulate", when=emulated and self.jobs is not None),
+            Exclusion("--substrate", own_kernels, when=rack and chosen),
+            Exclusion(given, "a simulation has none", "give engine: emulate", when=self.simulates),
+        )

@@ -12,6 +12,7 @@ from wanbed.api.experiment import Experiment, checked_experiment
 from wanbed.api.schedule_modules import check_importable, importable_by_ranks
 from wanbed.api.simulating import loaded, log, progress_stream, simulated
 from wanbed.ground.errors import InputError, MissingError
+from wanbed.ground.exclusions import Exclusion, check_exclusions
 from wanbed.results.reading.run import Run
 from wanbed.runner.emulation.virtual_run import InsideError
 from wanbed.runner.execution import execute
@@ -42,9 +43,13 @@ def run(
     """
     checked = checked_experiment(experiment)
     if checked.spec.engine == "simulate":
-        if keep_gradients or substrate != "auto" or rack is not None:
-            argument = "keep_gradients" if keep_gradients else "substrate" if rack is None else "rack"
-            raise InputError(f"{argument}: a simulation has none: leave it out, or give engine: emulate")
+        emulated_only = {
+            "keep_gradients": keep_gradients,
+            "substrate": substrate != "auto",
+            "rack": rack is not None,
+        }
+        given = tuple(argument for argument, is_given in emulated_only.items() if is_given)
+        check_exclusions(Exclusion(given, "a simulation has none", "give engine: emulate"))
         return simulated(checked, Path(runs), jobs=None, resume=resume, progress=progress)
     check_importable(checked)
     if checked.spec.engine == "rack" and rack is None:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from wanbed.ground.errors import InputError
+from wanbed.ground.exclusions import Exclusion, check_exclusions
 from wanbed.runner.companions.background.spec import BackgroundSpec
 from wanbed.runner.experiment.sweep import SweepPointSpec
 from wanbed.runner.experiment.transport_spec import TransportSpec
@@ -21,12 +22,14 @@ def resolve_background(point: SweepPointSpec, variants: Sequence[ResolvedVariant
     if not spec.background:
         return ()
     for position, variant in enumerate(variants):
-        if not isinstance(variant, PipelineVariant) or not variant.follows_own_schedule:
-            field = "program" if isinstance(variant, ProgramVariant) else "schedule"
-            raise InputError(
-                f"variants.{position}.{field}: background runs beside trainings by a schedule of wanbed's ranks "
-                "only: leave the variant out, or leave background out"
+        check_exclusions(
+            Exclusion(
+                f"variants.{position}.{'program' if isinstance(variant, ProgramVariant) else 'schedule'}",
+                "background runs beside trainings by a schedule of wanbed's ranks only",
+                when=not isinstance(variant, PipelineVariant) or not variant.follows_own_schedule,
+                leave="the variant or background",
             )
+        )
     found = []
     for position, flow in enumerate(spec.background):
         places = [

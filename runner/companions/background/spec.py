@@ -1,11 +1,12 @@
 """Define the entries of ``background`` in the experiment file: traffic on the WAN that trains nothing."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from wanbed.ground.errors import shown
+from wanbed.ground.exclusions import Exclusion
 from wanbed.ground.strict_model import StrictModel
 from wanbed.ground.units import DurationNs, RateBps
 from wanbed.runner.experiment.quantities import (
@@ -97,16 +98,19 @@ class BackgroundSpec(StrictModel):
         examples=[True, "1min"],
     )
 
+    def exclusions(self) -> Iterable[Exclusion]:
+        """Declare what does not go with a trace, or with none."""
+        traced = self.trace is not None
+        return (
+            Exclusion("rate", "trace gives the rates", leave="rate or trace", when=traced),
+            Exclusion("on_off", "trace says when it sends", leave="on_off or trace", when=traced),
+            Exclusion("loop", "there is no trace that could begin anew", "give one", when=not traced),
+        )
+
     @model_validator(mode="after")
     def _goes_together(self) -> Self:
         if self.source == self.destination:
             raise ValueError(f"to: {shown(self.destination)} is where it comes from: name another datacenter")
-        if self.trace is not None and self.rate is not None:
-            raise ValueError("rate: trace gives the rates: leave one of them out")
-        if self.trace is not None and self.on_off is not None:
-            raise ValueError("on_off: trace says when it sends: leave one of them out")
-        if self.trace is None and self.loop is not False:
-            raise ValueError("loop: there is no trace that could begin anew: give one, or leave loop out")
         if self.protocol == "udp":
             if self.trace is None and self.rate is None:
                 raise ValueError("protocol: udp does not find a rate by itself: give rate or trace, or protocol: tcp")

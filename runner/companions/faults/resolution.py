@@ -1,15 +1,15 @@
 """Resolve the section ``fail``: check each fault, and place each variant anew on the hosts that faults leave."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 from pathlib import Path
 
 from wanbed.ground.errors import InputError, did_you_mean
+from wanbed.ground.exclusions import Exclusion, check_exclusions
 from wanbed.results.text import list_text
 from wanbed.runner.companions.background.spec import BackgroundSpec
 from wanbed.runner.companions.faults.spec import FaultSpec, PlannedFault, Recovery
-from wanbed.runner.experiment.experiment_spec import ExperimentSpec
 from wanbed.runner.experiment.sweep import SweepPointSpec
 from wanbed.runner.resolve.pipeline_resolution import Choose
 from wanbed.runner.resolve.pipeline_variant import PipelineVariant
@@ -60,17 +60,32 @@ def resolve_faults(
     not know failures.
     """
     spec, topology, values = point.spec, point.topology, point.values
+    backend = spec.compute.backend
+    check_exclusions(
+        Exclusion(
+            ("recovery", "checkpoint_every"),
+            "nothing fails",
+            "give fail, like [{host: east-1, at: 20s}]",
+            when=not spec.fail,
+        ),
+        Exclusion(
+            "checkpoint_every",
+            "nothing is restored from checkpoints",
+            "give recovery: restart",
+            when=spec.recovery == "none",
+        ),
+        Exclusion("recovery", f"{backend.title} saves no checkpoints", when=backend.trains and not backend.saves_state),
+        of=spec,
+    )
     if not spec.fail:
-        _check_unused(spec)
         return FaultPlan()
-    _check_checkpoints(spec)
     if spec.engine == "simulate":
-        _check_simulated(spec.fail, variants)
+        check_exclusions(*_not_simulated(spec.fail, variants))
     for position, variant in enumerate(variants):
         _check_variant(f"variants.{position}", variant, restarts=spec.recovery == "restart")
     for position, entry in enumerate(spec.fail):
         _check_fault(f"fail.{position}", entry, topology, variants)
-        _check_flows(f"fail.{position}", entry, spec.background)
+        check_exclusions(*_cut_off(f"fail.{position}", entry, spec.background))
     planned = [PlannedFault.of(entry, topology) for entry in spec.fail]
     for variant in variants:
         _check_returns(planned, variant)
@@ -78,9 +93,6 @@ def resolve_faults(
     plan = FaultPlan(faults, spec.recovery, spec.checkpoint_every)
     if spec.recovery == "none":
         return plan
-    backend = spec.compute.backend
-    if backend.trains and not backend.saves_state:
-        raise InputError(f"recovery: {backend.title} saves no checkpoints: give recovery: none")
     lost: frozenset[str] = frozenset()
     left: dict[tuple[str, frozenset[str]], ResolvedVariant | str] = {}
     for fault in faults:
@@ -100,50 +112,68 @@ def _resolved(written: WrittenVariant, choose: Choose) -> ResolvedVariant | str:
         return str(refusal)
 
 
-def _check_unused(spec: ExperimentSpec) -> None:
-    for name, value, default in (
-        ("recovery", spec.recovery, "none"),
-        ("checkpoint_every", spec.checkpoint_every, 1),
-    ):
-        if value != default:
-            raise InputError(f"{name}: nothing fails: give fail, like [{{host: east-1, at: 20s}}], or leave {name} out")
-
-
-def _check_checkpoints(spec: ExperimentSpec) -> None:
-    if spec.recovery == "none" and spec.checkpoint_every != 1:
-        raise InputError("checkpoint_every: nothing is restored from checkpoints: give recovery: restart")
-
-
 def _check_variant(where: str, variant: ResolvedVariant, *, restarts: bool) -> None:
-    if isinstance(variant, ProgramVariant):
-        raise InputError(f"{where}.program: fail knows ranks of schedules only: leave fail out, or the variant")
-    if isinstance(variant, BaselineVariant):
-        raise InputError(f"{where}.schedule: torch's {variant.schedule} has no part in fail: leave fail out, or it")
-    if isinstance(variant, LocalUpdatesVariant) and not variant.goes_on_without:
-        raise InputError(
-            f"{where}.schedule: replicas that synchronise seldom go on without one that fails only if each is a single "
-            "stage of a star: give training.stages: 1 and options with topology: star and a quorum, or leave fail out"
-        )
-    if isinstance(variant, LocalUpdatesVariant) and restarts:
-        raise InputError(f"recovery: the replicas of {where} that are left go on: give none, or leave the variant out")
-    if not isinstance(variant, PipelineVariant):
-        raise InputError(f"{where}.schedule: a {variant.spec.schedule} is replayed without failures: leave fail out")
-    if variant.service is not None:
-        raise InputError(f"{where}.prefill: prefill has no part in fail: give prefill: none and no pool")
-    if not variant.transport.sums_over_transport:
-        raise InputError(
-            f"{where}.transport.all_reduce: {variant.transport.all_reduce} does not end at once where a rank fails: "
-            "give ring, or leave fail out"
-        )
+    name, transport = variant.spec.schedule, variant.transport
+    replicas = isinstance(variant, LocalUpdatesVariant)
+    check_exclusions(
+        Exclusion(
+            f"{where}.program",
+            "fail knows ranks of schedules only",
+            when=isinstance(variant, ProgramVariant),
+            leave="fail or the variant",
+        ),
+        Exclusion(
+            f"{where}.schedule",
+            f"torch's {name} has no part in fail",
+            when=isinstance(variant, BaselineVariant),
+            leave="fail or the variant",
+        ),
+        Exclusion(
+            f"{where}.schedule",
+            "replicas that synchronise seldom go on without one that fails only if each is a single stage of a star",
+            "give training.stages: 1 and options with topology: star and a quorum",
+            when=replicas and not variant.goes_on_without,
+            leave="fail",
+        ),
+        Exclusion(
+            "recovery",
+            f"the replicas of {where} that are left go on",
+            when=replicas and restarts,
+            leave="recovery or the variant",
+        ),
+        Exclusion(
+            f"{where}.schedule",
+            f"a {name} is replayed without failures",
+            when=not isinstance(variant, PipelineVariant),
+            leave="fail",
+        ),
+        Exclusion(
+            f"{where}.prefill",
+            "prefill has no part in fail",
+            "give prefill: none and no pool",
+            when=isinstance(variant, PipelineVariant) and variant.service is not None,
+            leave="fail",
+        ),
+        Exclusion(
+            f"{where}.transport.all_reduce",
+            f"{transport.all_reduce} does not end at once where a rank fails",
+            "give ring",
+            when=not transport.sums_over_transport,
+            leave="fail",
+        ),
+    )
 
 
-def _check_flows(where: str, fault: FaultSpec, flows: Sequence[BackgroundSpec]) -> None:
+def _cut_off(where: str, fault: FaultSpec, flows: Sequence[BackgroundSpec]) -> Iterator[Exclusion]:
+    """Yield the flows in the background that a gateway's failure would end."""
     for flow in flows:
-        if fault.gateway is not None and fault.gateway in {flow.source, flow.destination}:
-            raise InputError(
-                f"{where}.gateway: the flow {flow.name!r} in the background would end with that of {fault.gateway}: "
-                "let hosts or ranks fail, or leave the flow out"
-            )
+        yield Exclusion(
+            f"{where}.gateway",
+            f"the flow {flow.name!r} in the background would end with that of {fault.gateway}",
+            "let hosts or ranks fail",
+            when=fault.gateway in {flow.source, flow.destination},
+            leave="the flow",
+        )
 
 
 def _check_fault(where: str, fault: FaultSpec, topology: Topology, variants: Sequence[ResolvedVariant]) -> None:
@@ -177,25 +207,29 @@ def _check(name: str, names: Sequence[str], field: str) -> None:
         raise InputError(f"{field}: {name!r} is none, {remedy}")
 
 
-_REMEDY = "leave fail out, or give engine: emulate (clock: virtual)"
+_EMULATE = "give engine: emulate (clock: virtual)"
 
 
-def _check_simulated(faults: Sequence[FaultSpec], variants: Sequence[ResolvedVariant]) -> None:
-    """Raise InputError unless only ranks fail, and the others of their variant go on without them."""
+def _not_simulated(faults: Sequence[FaultSpec], variants: Sequence[ResolvedVariant]) -> Iterator[Exclusion]:
+    """Yield what does not fail in a simulation: only ranks do, and only where the others go on without them."""
     for variant in variants:
-        if not variant.goes_on_without:
-            raise InputError(
-                f"fail: a simulation has no failures but of replicas of a star with a quorum, and {variant.name!r} has "
-                f"none: {_REMEDY}"
-            )
+        without = f"a simulation has no failures but of replicas of a star with a quorum, and {variant.name!r} has none"
+        yield Exclusion("fail", without, _EMULATE, when=not variant.goes_on_without)
     for position, fault in enumerate(faults):
-        if fault.rank is None:
-            raise InputError(f"fail.{position}.{fault.kind}: in a simulation only ranks fail: give rank, {_REMEDY}")
-        if any(fault.rank not in variant.goes_on_without for variant in variants):
-            raise InputError(
-                f"fail.{position}.rank: {fault.rank}, and a simulation does not end with the replica that gathers: "
-                f"{_REMEDY}"
-            )
+        yield Exclusion(
+            f"fail.{position}.{fault.kind}",
+            "in a simulation only ranks fail",
+            f"give rank, or {_EMULATE.removeprefix('give ')}",
+            when=fault.rank is None,
+            leave="fail",
+        )
+        yield Exclusion(
+            f"fail.{position}.rank",
+            f"{fault.rank}, and a simulation does not end with the replica that gathers",
+            _EMULATE,
+            when=any(fault.rank not in variant.goes_on_without for variant in variants),
+            leave="fail",
+        )
 
 
 def _check_returns(faults: Sequence[PlannedFault], variant: ResolvedVariant) -> None:
@@ -207,16 +241,20 @@ def _check_returns(faults: Sequence[PlannedFault], variant: ResolvedVariant) -> 
     for position, (fault, ranks) in enumerate(zip(faults, hit, strict=True)):
         if fault.back_ns is None or not ranks:
             continue
-        if not variant.goes_on_without:
-            raise InputError(
-                f"fail.{position}.for: only a replica of a star with a quorum comes back, and {variant.name!r} has "
-                "none: leave for out, or the variant"
-            )
-        if not ranks <= variant.goes_on_without:
-            raise InputError(
-                f"fail.{position}.for: the others do not go on without rank 0, which gathers in {variant.name!r}: "
-                "leave for out, or let another one fail"
-            )
+        check_exclusions(
+            Exclusion(
+                f"fail.{position}.for",
+                f"only a replica of a star with a quorum comes back, and {variant.name!r} has none",
+                when=not variant.goes_on_without,
+                leave="for or the variant",
+            ),
+            Exclusion(
+                f"fail.{position}.for",
+                f"the others do not go on without rank 0, which gathers in {variant.name!r}",
+                "let another one fail",
+                when=not ranks <= variant.goes_on_without,
+            ),
+        )
     for (first, one), (second, other) in combinations(enumerate(faults), 2):
         returns = one.back_ns is not None or other.back_ns is not None
         if returns and hit[first] & hit[second] and one.overlaps(other):

@@ -1,10 +1,12 @@
 """Define the entries of ``fail`` in the experiment file: what fails during a trial, when, and the hosts lost by it."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field, JsonValue, model_validator
 
+from wanbed.ground.exclusions import Exclusion
 from wanbed.ground.strict_model import StrictModel, is_none
 from wanbed.ground.units import DurationNs
 from wanbed.runner.experiment.quantities import MAX_PIPELINES, NameOrPath, whole_number
@@ -68,12 +70,14 @@ class FaultSpec(StrictModel):
             )
         return written
 
+    def exclusions(self) -> Iterable[Exclusion]:
+        """Declare that only hosts and ranks come back."""
+        return (Exclusion("for", "a gateway that fails does not come back", when=self.gateway is not None),)
+
     @model_validator(mode="after")
     def _one_thing_fails(self) -> "FaultSpec":
         if sum(value is not None for value in (self.host, self.rank, self.gateway)) != 1:
             raise ValueError("give one of host, rank and gateway, like {host: east-1, at: 20s}")
-        if self.gateway is not None and self.back_after is not None:
-            raise ValueError("for: a gateway that fails does not come back: leave for out")
         return self
 
     @property

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from wanbed.ground.errors import InputError
+from wanbed.ground.exclusions import Exclusion, check_exclusions
 from wanbed.ground.units import format_size
 from wanbed.runner.experiment.experiment_spec import ExperimentSpec
 from wanbed.runner.experiment.training_spec import TrainingSpec
@@ -13,34 +14,40 @@ from wanbed.runner.trainings.program.resolution import ProgramVariant
 from wanbed.workloads.gpt.learnt_text import CORPORA, HeldOut, text_bytes
 from wanbed.workloads.kept_files import MAX_SNAPSHOT_BYTES, evaluated_after
 
-_OF_AN_EVALUATION = ("held_out", "held_out_sequences")
-
 
 def check_learning(spec: ExperimentSpec, variants: Sequence[ResolvedVariant]) -> None:
     """Raise InputError for fields on evaluation and seeds that have nothing to work on, or too much."""
-    training, title = spec.training, spec.compute.backend.title
-    for name in ("evaluate_every", "vary_seed"):
-        if getattr(training, name) and not spec.compute.backend.trains:
-            raise InputError(f"training.{name}: {title} learns nothing: give compute: {{kind: torch}}, or leave it out")
+    training, backend = spec.training, spec.compute.backend
+    undisturbed = "weights are kept of an undisturbed training on one machine"
+    others = {"engine": spec.engine == "rack", "jobs": bool(spec.jobs), "fail": bool(spec.fail)}
+    check_exclusions(
+        Exclusion(
+            ("training.evaluate_every", "training.vary_seed"),
+            f"{backend.title} learns nothing",
+            "give compute: {kind: torch}",
+            when=not backend.trains,
+        ),
+        Exclusion(
+            ("training.held_out", "training.held_out_sequences"),
+            "nothing is evaluated",
+            "give training.evaluate_every",
+            when=training.evaluate_every is None,
+        ),
+        Exclusion(
+            "training.held_out", "synthetic tokens are not held out, others are made", when=training.text is None
+        ),
+        *(
+            Exclusion("training.evaluate_every", undisturbed, when=given, leave=f"{name} or evaluate_every")
+            for name, given in others.items()
+        ),
+        of=spec,
+    )
     if training.evaluate_every is None:
-        for name in _OF_AN_EVALUATION:
-            if getattr(training, name) != TrainingSpec.model_fields[name].default:
-                raise InputError(
-                    f"training.{name}: nothing is evaluated: give training.evaluate_every, or leave it out"
-                )
         return
-    if training.text is None and training.held_out != TrainingSpec.model_fields["held_out"].default:
-        raise InputError("training.held_out: synthetic tokens are not held out, others are made: leave it out")
     if training.evaluate_every > training.iterations:
         raise InputError(
             f"training.evaluate_every: {training.evaluate_every}, of {training.iterations} iterations: give fewer"
         )
-    for field, given in (("engine", spec.engine == "rack"), ("jobs", spec.jobs), ("fail", spec.fail)):
-        if given:
-            raise InputError(
-                f"training.evaluate_every: weights are kept of an undisturbed training on one machine: leave {field} "
-                "out, or evaluate_every"
-            )
     _check_snapshots(spec, training.evaluate_every, variants)
 
 

@@ -8,6 +8,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from wanbed.ground.errors import InputError, did_you_mean, prefixed
+from wanbed.ground.exclusions import Exclusion, check_exclusions
 from wanbed.runner.companions.prefill.spec import DRAWN, MEASURED, PrefillSpec, TokensSpec
 from wanbed.runner.experiment.experiment_spec import ExperimentSpec
 from wanbed.runner.experiment.transport_spec import TransportSpec
@@ -201,12 +202,8 @@ def check_computed_prefill(spec: ExperimentSpec, variants: Iterable[ResolvedVari
         service = variant.service
         if service is None or service.inference is None:
             continue
-        for name in ("kv", "activation"):
-            if getattr(spec.prefill, name) is not None:
-                raise InputError(
-                    f"prefill.{name}: where torch computes, what it has made is sent: leave {name} out, or "
-                    "give compute: {kind: replay}"
-                )
+        made = "where torch computes, what it has made is sent"
+        check_exclusions(Exclusion(("prefill.kv", "prefill.activation"), made, "give compute: {kind: replay}"), of=spec)
         if isinstance(variant, BaselineVariant) and service.settings.policy is not FillPolicy.NONE:
             raise InputError(
                 f"variants.{position}.prefill: {variant.schedule} is run by torch itself, whose bubbles are "

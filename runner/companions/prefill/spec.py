@@ -1,20 +1,14 @@
 """Define the section ``prefill`` of the experiment file."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from operator import not_
 from typing import Annotated, Literal
 
-from pydantic import (
-    AfterValidator,
-    Field,
-    PlainSerializer,
-    PlainValidator,
-    WithJsonSchema,
-    model_validator,
-)
+from pydantic import AfterValidator, Field, PlainSerializer, PlainValidator, WithJsonSchema, model_validator
 
 from wanbed.ground.errors import did_you_mean, shown
+from wanbed.ground.exclusions import Exclusion
 from wanbed.ground.strict_model import StrictModel
 from wanbed.ground.units import DurationNs, SizeBytes, format_size
 from wanbed.runner.experiment.quantities import NameOrPath, PrintableName, Truth, whole_number
@@ -228,19 +222,20 @@ class PrefillSpec(StrictModel):
         """Tell whether arrivals are drawn from the seed and not read from a file."""
         return self.trace in DRAWN
 
+    def exclusions(self) -> Iterable[Exclusion]:
+        """Declare what a file of requests has that drawn ones have not, and the other way round."""
+        a_file, gamma = "give the path of a trace", self.trace == SourceKind.GAMMA
+        return (
+            Exclusion("skip_bad_lines", "only a file has lines", a_file, when=self.drawn),
+            Exclusion("columns", "only a file has columns", a_file, when=self.drawn),
+            Exclusion(("prompt", "output"), "the file has lengths of its own", when=not self.drawn),
+            Exclusion("variation", "only gamma has one", "give trace: gamma", when=not gamma),
+        )
+
     @model_validator(mode="after")
     def _fields_belong_together(self) -> "PrefillSpec":
         if self.drawn and self.rate is None:
             raise ValueError(f"rate: {self.trace} arrivals need one, write it like 4/s")
-        if self.drawn and self.skip_bad_lines:
-            raise ValueError("skip_bad_lines: only a file has lines: leave it out, or give the path of a trace")
-        if self.drawn and self.columns is not None:
-            raise ValueError("columns: only a file has columns: leave it out, or give the path of a trace")
-        for name in ("prompt", "output"):
-            if not self.drawn and getattr(self, name) is not None:
-                raise ValueError(f"{name}: the file has lengths of its own: leave {name} out")
-        if self.trace != SourceKind.GAMMA and self.variation is not None:
-            raise ValueError("variation: only gamma has one: give trace: gamma, or leave it out")
         if self.slo == 0:
             raise ValueError("slo: 0 is too little: give more, or leave it out")
         median = self.prompt.median if isinstance(self.prompt, TokensSpec) else self.prompt

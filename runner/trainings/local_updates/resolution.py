@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from wanbed.ground.errors import InputError
+from wanbed.ground.exclusions import Exclusion, check_exclusions
 from wanbed.ground.units import format_size
 from wanbed.runner.experiment.experiment_spec import ExperimentSpec
 from wanbed.runner.experiment.quantities import AUTO
@@ -219,33 +220,38 @@ WHOLE_MODEL_SCHEDULE: Final = "gpipe"
 def _check_swapping(written: WrittenVariant) -> None:
     """Raise InputError for what swapping does not go with."""
     compute, training, field = written.spec.compute, written.variant.training, written.field
-    if not (compute.backend.takes_known_times or compute.backend.swaps):
-        raise InputError(
-            f"{field}.schedule: {compute.backend.title} does not swap layers: give kind: replay or torch, or schedule: "
-            "diloco"
-        )
-    if isinstance(compute.checkpointing, tuple):
-        raise InputError(
-            "compute.checkpointing: a list says it stage by stage, and atom has no stages: give true or false for all"
-        )
-    if compute.backend.swaps and compute.checkpointing is False:
-        raise InputError(
-            "compute.checkpointing: false, and a group of atom computes its forward again before its backward, because "
-            "its weights have left the device: leave checkpointing out, or the variant"
-        )
-    if training.stages not in {None, 1}:
-        raise InputError(
-            f"{field}.training.stages: {training.stages}, and atom has the whole model on each GPU: give 1, or leave "
-            "stages out"
-        )
-    if training.virtual_stages not in {None, 1} or written.spec.training.virtual_stages != 1:
-        raise InputError(f"{field}.schedule: atom groups layers itself: leave training.virtual_stages out")
-    for name, value in (("slower", compute.slower), ("jitter", compute.jitter), ("from", compute.from_run)):
-        if value:
-            raise InputError(
-                f"compute.{name}: atom groups layers by the times of the file or the profile: leave {name} out, or the "
-                "variant"
-            )
+    backend = compute.backend
+    divided = training.virtual_stages not in {None, 1} or written.spec.training.virtual_stages != 1
+    check_exclusions(
+        Exclusion(
+            f"{field}.schedule",
+            f"{backend.title} does not swap layers",
+            "give kind: replay or torch, or schedule: diloco",
+            when=not (backend.takes_known_times or backend.swaps),
+            leave="",
+        ),
+        Exclusion(
+            "compute.checkpointing",
+            "a list says it stage by stage, and atom has no stages",
+            "give true or false for all",
+            when=isinstance(compute.checkpointing, tuple),
+        ),
+        Exclusion(
+            "compute.checkpointing",
+            "a group of atom computes its forward again before its backward, because its weights have left the device",
+            when=backend.swaps and compute.checkpointing is False,
+            leave="checkpointing or the variant",
+        ),
+        Exclusion(
+            f"{field}.training.stages",
+            "atom has the whole model on each GPU",
+            "give 1",
+            when=training.stages not in {None, 1},
+        ),
+        Exclusion(f"{field}.schedule", "atom groups layers itself", when=divided, leave="training.virtual_stages"),
+    )
+    by_times = "atom groups layers by the times of the file or the profile"
+    check_exclusions(Exclusion(("compute.slower", "compute.jitter", "compute.from"), by_times), of=written.spec)
 
 
 @dataclass(frozen=True)
@@ -347,37 +353,50 @@ def _check_inner(options: DilocoOptions, written: WrittenVariant) -> None:
 
 def _check_company(written: WrittenVariant) -> None:
     """Raise InputError for what replicas that train alone do not go with."""
-    variant, transport, field = written.variant, written.variant.transport, written.field
-    if written.job is not None:
-        raise InputError(
-            f"{field}.schedule: replicas that synchronise seldom do not run beside another job: leave jobs out, or it"
-        )
-    if variant.placement == AUTO:
-        raise InputError(
-            f"{field}.placement: the planner places stages whose gradients are summed in every iteration: name the "
-            "datacenters, or leave it out"
-        )
-    if written.spec.prefill is not None and variant.prefill != "none":
-        raise InputError(
-            f"{field}.prefill: bubbles are forecast for replicas that sum gradients in every iteration: give prefill: "
-            "none"
-        )
-    if transport.sharing != "none":
-        raise InputError(
-            f"{field}.transport.sharing: replicas that train alone do not take turns on links: leave sharing out"
-        )
-    if transport.all_reduce != "ring":
-        raise InputError(
-            f"{field}.transport.all_reduce: no gradients are all-reduced, and synchronisations have options.topology: "
-            "leave all_reduce out"
-        )
-    if transport.all_reduce_overlap and not OVERLAPS_ALL_REDUCE:
-        raise InputError(
-            f"{field}.transport.all_reduce_overlap: no gradients are all-reduced: give options.delay for "
-            "synchronisations that overlap, and leave all_reduce_overlap out"
-        )
-    if not written.spec.compute.backend.synchronizes:
-        raise InputError(
-            f"{field}.schedule: {written.spec.compute.backend.title} does not synchronise replicas: give kind: replay "
-            "or torch"
-        )
+    variant, transport, backend = written.variant, written.variant.transport, written.spec.compute.backend
+    check_exclusions(
+        Exclusion(
+            "schedule",
+            "replicas that synchronise seldom do not run beside another job",
+            when=written.job is not None,
+            leave="the variant or jobs",
+        ),
+        Exclusion(
+            "placement",
+            "the planner places stages whose gradients are summed in every iteration",
+            "name the datacenters",
+            when=variant.placement == AUTO,
+        ),
+        Exclusion(
+            "prefill",
+            "bubbles are forecast for replicas that sum gradients in every iteration",
+            "give prefill: none",
+            when=written.spec.prefill is not None and variant.prefill != "none",
+            leave="",
+        ),
+        Exclusion(
+            "transport.sharing",
+            "replicas that train alone do not take turns on links",
+            when=transport.sharing != "none",
+        ),
+        Exclusion(
+            "transport.all_reduce",
+            "no gradients are all-reduced",
+            "give options.topology for synchronisations",
+            when=transport.all_reduce != "ring",
+        ),
+        Exclusion(
+            "transport.all_reduce_overlap",
+            "no gradients are all-reduced",
+            "give options.delay for synchronisations that overlap",
+            when=transport.all_reduce_overlap and not OVERLAPS_ALL_REDUCE,
+        ),
+        Exclusion(
+            "schedule",
+            f"{backend.title} does not synchronise replicas",
+            "give kind: replay or torch",
+            when=not backend.synchronizes,
+            leave="",
+        ),
+        where=f"{written.field}.",
+    )

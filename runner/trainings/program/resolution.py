@@ -8,7 +8,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from wanbed.ground.errors import InputError
-from wanbed.runner.experiment.variant_spec import VariantSpec
+from wanbed.ground.exclusions import Exclusion, check_exclusions
 from wanbed.runner.resolve.placement import Pair, Placement, StagePlace
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant, Transfer
 from wanbed.runner.resolve.stage_rings import StageRings
@@ -78,18 +78,22 @@ class ProgramVariant(ResolvedVariant):
         return {"placement": self._places_document()}
 
 
-_OF_SCHEDULES = ("options", "placement", "training", "prefill", "pool")
-
 _OF_OUR_TRANSPORT = (
-    "model",
-    "connections",
-    "overlap",
-    "sharing",
-    "pipelines_per_cell",
-    "all_reduce",
-    "all_reduce_overlap",
-    "bucket",
+    "transport.model",
+    "transport.connections",
+    "transport.overlap",
+    "transport.sharing",
+    "transport.pipelines_per_cell",
+    "transport.all_reduce",
+    "transport.all_reduce_overlap",
+    "transport.bucket",
 )
+
+_INCOMPATIBLE = (
+    Exclusion(("options", "placement", "training", "prefill", "pool"), "a program decides that itself"),
+    Exclusion(_OF_OUR_TRANSPORT, "a program makes its own connections"),
+)
+"""What a variant with a program does not have."""
 
 
 def resolve(written: WrittenVariant) -> ProgramVariant:
@@ -100,7 +104,7 @@ def resolve(written: WrittenVariant) -> ProgramVariant:
     """
     here, program = written.field, written.variant.program
     assert program is not None
-    _check_fields(written.variant, here)
+    check_exclusions(*_INCOMPATIBLE, of=written.variant, where=f"{here}.")
     _check_hosts(written, program)
     training = written.spec.training
     iterations = program.iterations or training.iterations
@@ -131,17 +135,6 @@ def _placement(written: WrittenVariant, program: ProgramSpec) -> Placement:
             )
         seats += [(host, local) for local in range(processes)]
     return Placement(tuple((StagePlace(rank, 0, host, local),) for rank, (host, local) in enumerate(seats)))
-
-
-def _check_fields(variant: VariantSpec, here: str) -> None:
-    default = VariantSpec.model_validate({"name": "default", "schedule": "gpipe"})
-    for name in _OF_SCHEDULES:
-        # Without a section prefill a variant may only say that it has none.
-        if getattr(variant, name) not in (getattr(default, name), "none"):
-            raise InputError(f"{here}.{name}: a program decides that itself: leave {name} out")
-    for name in _OF_OUR_TRANSPORT:
-        if getattr(variant.transport, name) != getattr(default.transport, name):
-            raise InputError(f"{here}.transport.{name}: a program makes its own connections: leave {name} out")
 
 
 def _check_hosts(written: WrittenVariant, program: ProgramSpec) -> None:

@@ -5,7 +5,7 @@ the text ``{rank}``; braces around anything else, as in JSON or a Python program
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -19,6 +19,7 @@ from pydantic import (
 )
 
 from wanbed.ground.errors import did_you_mean, shown
+from wanbed.ground.exclusions import Exclusion
 from wanbed.ground.strict_model import StrictModel
 from wanbed.ground.units import DurationNs, SizeBytes
 from wanbed.results.records.span_log import MAX_ITERATIONS
@@ -274,19 +275,20 @@ class ProgramSpec(StrictModel):
         defaults["profile"] = 0 if marked_by == "output" else 1
         return {**written, **{name: value for name, value in defaults.items() if written.get(name) is None}}
 
+    def exclusions(self) -> Iterable[Exclusion]:
+        """Declare what only torchrun has, and what goes with one way of marking iterations only."""
+        by_output, too_late = self.marked_by == "output", "a line of output comes too late to start a profiler"
+        torchrun = self.launcher == "torchrun"
+        return (
+            Exclusion("rendezvous", "only torchrun has one", "give launcher: torchrun", when=not torchrun),
+            Exclusion("pattern", f"iterations are marked by {self.marked_by}", when=not by_output),
+            Exclusion("profile", too_late, "give marked_by: call", when=by_output and self.profile != 0),
+        )
+
     @model_validator(mode="after")
     def _fields_belong_together(self) -> "ProgramSpec":
-        if self.rendezvous is not None and self.launcher != "torchrun":
-            raise ValueError("rendezvous: only torchrun has one: give launcher: torchrun, or leave rendezvous out")
         if self.marked_by == "output" and self.pattern is None:
             raise ValueError("pattern: lines that end an iteration are found by it: give one, like 'step [0-9]+'")
-        if self.marked_by != "output" and self.pattern is not None:
-            raise ValueError(f"pattern: iterations are marked by {self.marked_by}: leave pattern out")
-        if self.profile and self.marked_by == "output":
-            raise ValueError(
-                "profile: a line of output comes too late to start a profiler: leave profile out, or give marked_by: "
-                "call"
-            )
         self._check_ranks_are_known()
         return self
 

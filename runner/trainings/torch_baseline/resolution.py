@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from wanbed.ground.errors import InputError
-from wanbed.runner.experiment.transport_spec import TransportSpec
+from wanbed.ground.exclusions import Exclusion, check_exclusions
 from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 from wanbed.runner.resolve.written_variant import TrainingCut, WrittenVariant
 from wanbed.workloads.baselines.baseline_config import BaselineShape
@@ -29,32 +29,45 @@ class BaselineVariant(PipelineVariant):
         return True
 
 
+_OF_OUR_TRANSPORT = tuple(
+    f"transport.{name}" for name in ("connections", "sharing", "all_reduce", "all_reduce_overlap", "bucket", "overlap")
+)
+
+
 def check_baseline(written: WrittenVariant, cut: TrainingCut) -> None:
     """Raise InputError for what torch does not do with a schedule of its own."""
-    compute, variant, here = written.spec.compute, written.variant, written.field
-    if written.job is not None:
-        raise InputError(
-            f"{here}.schedule: {variant.schedule} is run by torch itself, which does not run beside another job: give "
-            "one of wanbed's schedules, or leave jobs out"
-        )
-    if not compute.backend.torch_schedules:
-        raise InputError(f"{here}.schedule: {variant.schedule} is torch's own: give compute: {{kind: torch}}")
-    if compute.checkpointing is not False:
-        raise InputError(
-            f"{here}.schedule: {variant.schedule} keeps its activations, so that the others should too: give "
-            "compute.checkpointing: false"
-        )
+    compute, variant, here, name = written.spec.compute, written.variant, written.field, written.variant.schedule
+    bound = Exclusion("training.memory_bound", f"{name} keeps no bound of microbatches")
+    check_exclusions(
+        Exclusion(
+            "schedule",
+            f"{name} is run by torch itself, which does not run beside another job",
+            "give one of wanbed's schedules",
+            when=written.job is not None,
+            leave="jobs",
+        ),
+        Exclusion(
+            "schedule",
+            f"{name} is torch's own",
+            "give compute: {kind: torch}",
+            when=not compute.backend.torch_schedules,
+            leave="the variant",
+        ),
+        Exclusion(
+            "schedule",
+            f"{name} keeps its activations, so that the others should too",
+            "give compute.checkpointing: false",
+            when=compute.checkpointing is not False,
+            leave="the variant",
+        ),
+        bound,
+        Exclusion("options", f"{name} takes none"),
+        Exclusion(_OF_OUR_TRANSPORT, "torch's Gloo makes its own connections"),
+        of=variant,
+        where=f"{here}.",
+    )
+    check_exclusions(bound, of=written.spec)
     try:
         BaselineShape(variant.schedule, cut.stages, cut.pipelines, cut.microbatches)
     except ValueError as refusal:
         raise InputError(f"{here}.training.{refusal}") from None
-    if cut.memory_bound is not None:
-        raise InputError(
-            f"{here}.training.memory_bound: {variant.schedule} keeps no bound of {cut.memory_bound} microbatches: "
-            "leave memory_bound out of its training and of training"
-        )
-    if variant.options:
-        raise InputError(f"{here}.options: {variant.schedule} takes none: leave options out")
-    for name in ("connections", "sharing", "all_reduce", "all_reduce_overlap", "bucket", "overlap"):
-        if getattr(variant.transport, name) != TransportSpec.model_fields[name].default:
-            raise InputError(f"{here}.transport.{name}: torch's Gloo makes its own connections: leave {name} out")

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from wanbed.ground.errors import InputError, prefixed, shown
+from wanbed.ground.exclusions import Exclusion, check_exclusions
 from wanbed.ground.files import regular_file
 from wanbed.ground.units import MAX_DURATION_NS, MAX_SIZE_BYTES, format_duration, format_size
 from wanbed.results.chakra.node import (
@@ -31,8 +32,6 @@ from wanbed.results.chakra.node import (
 from wanbed.results.records.span_log import ACTIVATION, COMPUTE_KINDS, GRADIENT, NO_MICROBATCH
 from wanbed.results.text import kind_text
 from wanbed.runner.experiment.quantities import AUTO
-from wanbed.runner.experiment.training_spec import TrainingSpec
-from wanbed.runner.experiment.transport_spec import TransportSpec
 from wanbed.runner.resolve.all_reduce_check import check_all_reduce
 from wanbed.runner.resolve.placement import ConfiguredPlacement, Pair, Placement, place_ranks, place_stages, ring_order
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant, Transfer
@@ -113,9 +112,29 @@ def _work(trace: ReplayedTrace) -> StageCosts:
     return StageCosts(computing_ns, none, none, none, none, none, none[1:], none)
 
 
+_CUT = Exclusion(
+    tuple(f"training.{name}" for name in ("stages", "pipelines", "microbatches", "memory_bound", "virtual_stages")),
+    "the trace has its own ranks and work",
+)
+_INCOMPATIBLE_SECTIONS = (
+    Exclusion("model", "the trace has its own"),
+    Exclusion("prefill", "nothing prefills beside a replayed trace"),
+    _CUT,
+)
+_INCOMPATIBLE = (
+    _CUT,
+    Exclusion("options", "a trace takes none"),
+    Exclusion("transport.sharing", "each message of a trace goes over the connections of its own two hosts"),
+    Exclusion("transport.overlap", "the trace has its own order of computations and messages"),
+    Exclusion("transport.all_reduce_overlap", "the trace has its own all-reduces, which overlap as it says"),
+)
+"""What a variant that replays a trace does not have, because the trace has its own or is not replayed with it."""
+
+
 def resolve(written: WrittenVariant) -> TraceVariant:
     """Return the variant, resolved. Raise InputError if the trace cannot be replayed, or not with this variant."""
-    _check_alone(written)
+    check_exclusions(*_INCOMPATIBLE_SECTIONS, of=written.spec)
+    check_exclusions(*_INCOMPATIBLE, of=written.variant, where=f"{written.field}.")
     assert written.spec.compute.trace is not None
     with prefixed("compute.trace: "):
         trace = replayed_trace(written.directory / written.spec.compute.trace)
@@ -126,43 +145,13 @@ def resolve(written: WrittenVariant) -> TraceVariant:
     return resolved
 
 
-def _check_alone(written: WrittenVariant) -> None:
-    """Raise InputError for what a trace is not combined with, because it has its own or is not replayed with it."""
-    spec, variant, here = written.spec, written.variant, written.field
-    own = "the trace has its own"
-    if spec.model is not None:
-        raise InputError(f"model: {own}: leave model out")
-    if spec.prefill is not None:
-        raise InputError("prefill: nothing prefills beside a replayed trace: leave the section out")
-    for name in ("stages", "pipelines", "microbatches", "memory_bound", "virtual_stages"):
-        if getattr(spec.training, name) != TrainingSpec.model_fields[name].default:
-            raise InputError(f"training.{name}: {own} ranks and work: leave {name} out")
-        if getattr(variant.training, name) is not None:
-            raise InputError(f"{here}.training.{name}: {own} ranks and work: leave {name} out")
-    if variant.options:
-        raise InputError(f"{here}.options: a trace takes none: leave options out")
-    if variant.transport.sharing != "none":
-        raise InputError(
-            f"{here}.transport.sharing: {variant.transport.sharing}: each message of a trace goes over the connections "
-            "of its own two hosts: leave sharing out"
-        )
-    if not variant.transport.overlap:
-        raise InputError(
-            f"{here}.transport.overlap: false: {own} order of computations and messages: leave overlap out"
-        )
-    if variant.transport.all_reduce_overlap != TransportSpec.model_fields["all_reduce_overlap"].default:
-        raise InputError(
-            f"{here}.transport.all_reduce_overlap: {own} all-reduces, which overlap as it says: leave "
-            "all_reduce_overlap out"
-        )
-    if variant.placement == AUTO:
-        raise InputError(
-            f"{here}.placement: auto: the planner places stages of a schedule: name the datacenter of each rank"
-        )
-
-
 def _placement(written: WrittenVariant, ranks: int) -> Placement:
     configured: ConfiguredPlacement | None = written.variant.placement
+    if configured == AUTO:
+        raise InputError(
+            f"{written.field}.placement: auto: the planner places stages of a schedule: name the datacenter of each "
+            "rank"
+        )
     if configured is None:
         return place_ranks(written.topology, ranks, "compute.trace")
     if len(configured) != ranks or not all(isinstance(name, str) for name in configured):

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from wanbed.ground.errors import InputError
+from wanbed.ground.exclusions import Exclusion, check_exclusions
 from wanbed.ground.units import format_duration
 from wanbed.testbed.network.links.condition_trace import ConditionTrace
 from wanbed.testbed.network.links.drawn_timeline import drawn_timeline
@@ -212,12 +213,15 @@ def _rows(trace: ConditionTrace, base: LinkConditions, hidden: Collection[str], 
 
 def _check_drawn_on(base: LinkConditions, written: _Written[GenerateSpec]) -> None:
     spec = written.value
-    if "rate" in spec.fields and base.pair_rate_bps is None:
-        name = "diurnal" if spec.diurnal is not None else "markov"
-        raise InputError(
-            f"{written.level.where}.generate.{name}: the link is unlimited, there is no rate to vary: give rate, or "
-            f"leave {name} out"
+    name = "diurnal" if spec.diurnal is not None else "markov"
+    check_exclusions(
+        Exclusion(
+            f"{written.level.where}.generate.{name}",
+            "the link is unlimited, there is no rate to vary",
+            "give rate",
+            when="rate" in spec.fields and base.pair_rate_bps is None,
         )
+    )
 
 
 def _drawn_period(spec: GenerateSpec, level: Level) -> int | None:

@@ -6,6 +6,7 @@ from functools import partial
 from itertools import combinations
 
 from wanbed.ground.errors import InputError
+from wanbed.ground.exclusions import Exclusion, check_exclusions
 from wanbed.ground.units import MAX_RATE_BPS, format_duration, format_rate
 from wanbed.testbed.network.links.condition_trace import ConditionTrace
 from wanbed.testbed.network.links.course_resolution import Courses, Level
@@ -34,8 +35,8 @@ def resolve_links(
     names = [datacenter.name for datacenter in spec.datacenters]
     default = conditions_of(spec.wan or WanSpec())
     entries, pairs = _entries(spec, names), combinations(names, 2)
-    if preset is not None and spec.wan is not None:
-        raise InputError("topology.profile: a network preset replaces wan, leave one of them out")
+    both = preset is not None and spec.wan is not None
+    check_exclusions(Exclusion("topology.profile", "a network preset replaces wan", when=both, leave="profile or wan"))
 
     courses = Courses(traces or {}, seed)
 
@@ -94,8 +95,8 @@ def _scaled(links: tuple[WanLink, ...], scale: ScaleSpec) -> tuple[WanLink, ...]
         ("latency", scale.latency, any(conditions.latency_ns for conditions in every)),
         ("rate", scale.rate, any(conditions.pair_rate_bps is not None for conditions in every)),
     ):
-        if factor != 1 and not configured:
-            raise InputError(f"topology.scale.{name}: no WAN link has a {name} to scale: give one, or leave it out")
+        none = f"no WAN link has a {name} to scale"
+        check_exclusions(Exclusion(f"topology.scale.{name}", none, "give one", when=factor != 1 and not configured))
     return scaled
 
 

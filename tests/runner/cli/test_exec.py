@@ -110,7 +110,7 @@ def test_hosts_without_a_wan_are_never_those_of_a_testbed_that_is_up(
     ("options", "words"),
     [
         (["--substrate", "guest"], "no substrate adds impairments then: leave --substrate out"),
-        (["--clock", "virtual"], "what nothing limits takes no virtual time: leave it out, or give --clock real"),
+        (["--clock", "virtual"], "what nothing limits takes no virtual time: give --clock real, or leave --no-wan out"),
     ],
 )
 def test_hosts_without_a_wan_have_no_substrate_and_no_virtual_time(file: Path, options: list[str], words: str) -> None:

@@ -239,8 +239,8 @@ def test_torch_s_times_are_a_profile_s_and_the_report_says_so() -> None:
     [
         (
             {**TORCH, "variants": [{"name": "a", "schedule": "torch-gpipe"}]},
-            "exp.yaml: variants.0.schedule: torch-gpipe is run by torch itself and is not simulated: leave the variant "
-            "out, or give engine: emulate",
+            "exp.yaml: variants.0.schedule: torch-gpipe is run by torch itself and is not simulated: give engine: "
+            "emulate, or leave the variant out",
         ),
     ],
 )
@@ -255,19 +255,19 @@ def test_what_cannot_be_simulated_is_refused_by_name(changes: dict[str, Any], te
     [
         (
             ["simulate", "exp.yaml", "--set", "engine=emulate"],
-            "--set engine: wanbed simulate always simulates: leave it out, or use wanbed run",
+            "--set engine: wanbed simulate always simulates: use wanbed run, or leave --set engine out",
         ),
         (
             ["run", "exp.yaml", "--engine", "simulate", "--substrate", "kernel"],
-            "--substrate: a simulation has none: leave it out, or give engine: emulate",
+            "--substrate: a simulation has none: give engine: emulate, or leave --substrate out",
         ),
         (
             ["run", "exp.yaml", "--engine", "simulate", "--keep-gradients"],
-            "--keep-gradients: a simulation has none: leave it out, or give engine: emulate",
+            "--keep-gradients: a simulation has none: give engine: emulate, or leave --keep-gradients out",
         ),
         (
             ["run", "exp.yaml", "--jobs", "2"],
-            "--jobs: an emulation runs one trial at a time: leave it out, or give engine: simulate",
+            "--jobs: an emulation runs one trial at a time: give engine: simulate, or leave --jobs out",
         ),
     ],
 )

@@ -75,7 +75,7 @@ def test_prompts_are_sorted_and_each_is_there_once() -> None:
         (["gpt-a"], {"layers": 0}, r"^--layers: 0 is below 1"),
         (["gpt-a"], {"prompts": [1, 2, 3]}, r"^--prompts: only a model for inference prefills: give llama-8b or "),
         (["llama-8b"], {"layers": 33}, r"^--layers: llama-8b has 1 to 32, not 33"),
-        (["llama-8b"], {"precision": "fp32"}, r"^--precision: llama-8b is in bf16: leave it out"),
+        (["llama-8b"], {"precision": "fp32"}, r"^--precision: llama-8b is in bf16: leave --precision out"),
         (["llama-8b"], {"prompts": [128, 128, 256]}, r"^--prompts: give 3 lengths or more"),
         (["gpt-a"], {"chunk": 64}, r"^--chunk: only a model for inference prefills: give llama-8b or "),
         (["llama-8b"], {"prompts": [8, 16, 32], "chunk": 25}, r"^--chunk: a chunk of 25 tokens .*: give 1 to 24$"),

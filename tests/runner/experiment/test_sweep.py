@@ -161,7 +161,9 @@ def test_a_value_that_is_wrong_at_one_sweep_point_is_reported_there() -> None:
 def test_one_datacenter_has_no_wan(field: str) -> None:
     values = {"wan": {"latency": "1ms"}, "profile": "paper-10ms", "scale": {"latency": 2}}
     topology = {"datacenters": TWO["datacenters"][:1], field: values[field]}
-    assert f"exp.yaml: topology.{field}: one datacenter has no WAN: leave {field} out" in refusal(topology=topology)
+    assert f"exp.yaml: topology.{field}: one datacenter has no WAN: add a datacenter, or leave {field} out" in refusal(
+        topology=topology
+    )
     del topology[field]
     assert len(points(topology=topology)[0].topology.datacenters) == 1
 

@@ -246,7 +246,7 @@ def test_a_profile_gives_the_links(tmp_path: Path) -> None:
         ),
         (
             {"topology": {"datacenters": SMALL["topology"]["datacenters"][:1], "wan": {}}},
-            "topology.wan: one datacenter has no WAN: leave wan out or add a datacenter",
+            "topology.wan: one datacenter has no WAN: add a datacenter, or leave wan out",
         ),
         (
             {"topology": {"datacenters": SMALL["topology"]["datacenters"], "profile": "azur"}},
@@ -254,7 +254,7 @@ def test_a_profile_gives_the_links(tmp_path: Path) -> None:
         ),
         (
             {"topology": {**SMALL["topology"], "profile": "paper-10ms"}},
-            "topology.profile: a network preset replaces wan, leave one of them out",
+            "topology.profile: a network preset replaces wan: leave profile or wan out",
         ),
         (
             {"variants": [{"name": "a", "schedule": "gpipe", "placement": ["east"]}]},

@@ -231,7 +231,7 @@ def test_stages_are_as_many_as_the_pipelines_leave_gpus_for() -> None:
         (
             [{"schedule": "torch-gpipe", "training": {"memory_bound": 2}}],
             {"compute": TORCH},
-            "variants.0.training.memory_bound: torch-gpipe keeps no bound of 2 microbatches: leave memory_bound out",
+            "variants.0.training.memory_bound: torch-gpipe keeps no bound of microbatches: leave memory_bound out",
         ),
         (
             [{"schedule": "gpipe"}],

@@ -120,14 +120,14 @@ def test_schedules_that_have_none_refuse_virtual_stages() -> None:
         (
             {**ZB_V, "transport": {"sharing": "temporal"}},
             {},
-            "variants.0.transport.sharing: temporal: what virtual stages send goes over",
+            "variants.0.transport.sharing: what virtual stages send goes over",
         ),
         (
             ZB_V,
             {"compute": {"forward": "10ms", "activation": "1MiB", "jitter": {"spread": "5%"}}},
             "variants.0.training.virtual_stages: the parts of a stage whose compute times differ",
         ),
-        ({**ZB_V, "placement": "auto"}, {}, "variants.0.placement: auto: the planner does not know virtual stages"),
+        ({**ZB_V, "placement": "auto"}, {}, "variants.0.placement: the planner does not know virtual stages"),
         (
             ZB_V,
             {"prefill": {"trace": "poisson", "rate": "4/s"}},

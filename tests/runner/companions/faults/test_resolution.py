@@ -96,7 +96,7 @@ def test_where_all_hosts_fail_none_is_left() -> None:
         (
             {"fail": RANK_1, "engine": "simulate"},
             "fail: a simulation has no failures but of replicas of a star with a quorum, and 'gpipe' has none: "
-            "leave fail out, or give engine: emulate (clock: virtual)",
+            "give engine: emulate (clock: virtual), or leave fail out",
         ),
         (
             {"recovery": "restart"},
@@ -104,11 +104,12 @@ def test_where_all_hosts_fail_none_is_left() -> None:
         ),
         (
             {"fail": RANK_1, "checkpoint_every": 2},
-            "checkpoint_every: nothing is restored from checkpoints: give recovery: restart",
+            "checkpoint_every: nothing is restored from checkpoints: give recovery: restart, or leave "
+            "checkpoint_every out",
         ),
         (
             {"fail": [{"rank": 0, "at": "1s"}], "variants": [{"name": "own", "program": {"command": ["true"]}}]},
-            "variants.0.program: fail knows ranks of schedules only: leave fail out, or the variant",
+            "variants.0.program: fail knows ranks of schedules only: leave fail or the variant out",
         ),
     ],
 )
@@ -172,11 +173,11 @@ GLOO = {"name": "torch's own sums", "schedule": "gpipe", "transport": {"all_redu
     [
         (
             {"fail": [{"rank": 1, "at": "1s", "for": "2s"}]},
-            "fail.0.for: only a replica of a star with a quorum comes back, and 'gpipe' has none: leave for out, or",
+            "fail.0.for: only a replica of a star with a quorum comes back, and 'gpipe' has none: leave for or",
         ),
         (
             {**STAR, "fail": [{"rank": 0, "at": "1s", "for": "2s"}]},
-            "fail.0.for: the others do not go on without rank 0, which gathers in 'star': leave for out, or let",
+            "fail.0.for: the others do not go on without rank 0, which gathers in 'star': let another one fail",
         ),
         (
             {**STAR, "fail": [{"rank": 1, "at": "1s", "for": "2s"}, {"rank": 1, "at": "3s"}]},
@@ -269,7 +270,7 @@ def test_a_back_end_that_trains_has_to_save_its_state_for_a_restart(monkeypatch:
         found = point(**restart, compute=compute)
         assert hosts(found.faults.variant_left(found.variants[0], left)) == ["east-0", "west-0", "west-1"]
     monkeypatch.setattr(TorchBackend, "saves_state", False)
-    assert " saves no checkpoints: give recovery: none" in refusal(**restart, compute=TORCH)
+    assert " saves no checkpoints: leave recovery out" in refusal(**restart, compute=TORCH)
     assert point(fail=restart["fail"], compute=TORCH).faults
 
 

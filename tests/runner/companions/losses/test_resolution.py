@@ -66,8 +66,8 @@ REPLAY = {"compute": {"forward": "1ms", "backward": "1ms"}}
         ({"held_out_sequences": 4}, {}, "training.held_out_sequences: nothing is evaluated"),
         ({"evaluate_every": 5, "held_out": "20%"}, {}, "training.held_out: synthetic tokens"),
         ({"evaluate_every": 21}, {}, "training.evaluate_every: 21, of 20 iterations"),
-        ({"evaluate_every": 5}, {"engine": "rack"}, "leave engine out, or evaluate_every"),
-        ({"evaluate_every": 5}, {"fail": [{"host": "east-1", "at": "1s"}]}, "leave fail out, or evaluate_every"),
+        ({"evaluate_every": 5}, {"engine": "rack"}, "leave engine or evaluate_every out"),
+        ({"evaluate_every": 5}, {"fail": [{"host": "east-1", "at": "1s"}]}, "leave fail or evaluate_every out"),
         ({"evaluate_every": 5, "text": "python-topics", "held_out": "0.001%"}, {}, "training.text: .* held out"),
     ],
 )

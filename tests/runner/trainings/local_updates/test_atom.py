@@ -133,7 +133,7 @@ def test_the_document_has_the_groups() -> None:
             {"model": None, "compute": {"forward": "24ms", "gradient": "20MB"}},
             "model: schedule: atom, which swaps layers, needs one",
         ),
-        (OPTIONS, {"variant": {"training": {"stages": 2}}}, "variants.0.training.stages: 2, and atom has the whole"),
+        (OPTIONS, {"variant": {"training": {"stages": 2}}}, "variants.0.training.stages: atom has the whole model"),
         (OPTIONS, {"variant": {"training": {"virtual_stages": 2}}}, "leave training.virtual_stages out"),
         (
             OPTIONS,
@@ -148,7 +148,7 @@ def test_the_document_has_the_groups() -> None:
         (
             OPTIONS,
             {"compute": {"kind": "torch", "checkpointing": False}, "engine": "emulate"},
-            "compute.checkpointing: false, and a group of atom computes its forward again",
+            "compute.checkpointing: a group of atom computes its forward again",
         ),
         (
             OPTIONS,

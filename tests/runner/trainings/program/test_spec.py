@@ -94,7 +94,7 @@ def test_a_variant_without_a_program_has_no_such_key() -> None:
     ("program", "more", "said"),
     [
         (None, {}, "schedule: this field is required: give a schedule, like 1f1b, or a program"),
-        ({"command": TRAIN}, {"schedule": "gpipe"}, "leave one of program and schedule out"),
+        ({"command": TRAIN}, {"schedule": "gpipe"}, "leave program or schedule out"),
         ({}, {}, "program.command: this field is required"),
         ({"command": "python train.py"}, {}, "no list of words: write a command like [python, train.py]"),
         ({"command": []}, {}, "no list of words"),

@@ -109,11 +109,11 @@ def test_a_trace_can_be_swept(folder: Path) -> None:
         ({"variants": [{"name": "v", "placement": ["east"]}]}, "variants.0.placement: ['east'] for 3 ranks: name one"),
         (
             {"variants": [{"name": "v", "transport": {"sharing": "temporal"}}]},
-            "variants.0.transport.sharing: temporal: each message of a trace goes over the connections of its own two",
+            "variants.0.transport.sharing: each message of a trace goes over the connections of its own two",
         ),
         (
             {"variants": [{"name": "v", "transport": {"overlap": False}}]},
-            "variants.0.transport.overlap: false: the trace has its own order of computations and messages: leave",
+            "variants.0.transport.overlap: the trace has its own order of computations and messages: leave",
         ),
         (
             {"variants": [{"name": "v", "transport": {"all_reduce": "nccl"}}]},

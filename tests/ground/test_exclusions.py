@@ -1,0 +1,70 @@
+from collections.abc import Iterable
+
+import pytest
+from pydantic import Field
+
+from tests.support.runner.taken_values import words_of_refusal
+from wanbed.ground.errors import InputError
+from wanbed.ground.exclusions import Exclusion, check_exclusions, first_refusal
+from wanbed.ground.strict_model import StrictModel
+
+
+class LinkSpec(StrictModel):
+    colour: str = "none"
+    lanes: int = 1
+    origin: str | None = Field(default=None, alias="from")
+
+
+class RoadSpec(StrictModel):
+    links: tuple[LinkSpec, ...] = ()
+    bridge: LinkSpec | None = None
+    toll: bool = False
+    free: bool = False
+
+    def exclusions(self) -> Iterable[Exclusion]:
+        return (Exclusion("toll", "a free road has none", "give free: false", when=self.free),)
+
+
+@pytest.mark.parametrize(
+    ("exclusion", "words"),
+    [
+        (Exclusion("a.b", "it has its own"), "a.b: it has its own: leave b out"),
+        (Exclusion("a.b", "only c has one", "give c"), "a.b: only c has one: give c, or leave b out"),
+        (Exclusion("a.b", "c gives it", leave="b or c"), "a.b: c gives it: leave b or c out"),
+        (Exclusion("a.b", "c is needed", "give c", leave=""), "a.b: c is needed: give c"),
+    ],
+)
+def test_a_refusal_is_field_reason_and_remedy(exclusion: Exclusion, words: str) -> None:
+    assert first_refusal([exclusion]) == words
+
+
+def test_only_what_is_met_is_refused_and_the_first_of_it() -> None:
+    absent, present = Exclusion("a", "one", when=False), Exclusion("b", "two")
+    assert first_refusal([]) is None
+    assert first_refusal([absent]) is None
+    assert first_refusal([Exclusion((), "none of them is given")]) is None
+    with pytest.raises(InputError, match=r"^variants\.0\.b: two: leave b out$"):
+        check_exclusions(absent, present, Exclusion("c", "three"), where="variants.0.")
+
+
+@pytest.mark.parametrize(
+    ("road", "field"),
+    [
+        (RoadSpec(links=(LinkSpec(), LinkSpec(lanes=2))), "links.1.lanes"),
+        (RoadSpec(bridge=LinkSpec(colour="red")), "bridge.colour"),
+        (RoadSpec(bridge=LinkSpec.model_validate({"from": "here"})), "bridge.from"),
+        (RoadSpec(toll=True), "toll"),
+    ],
+)
+def test_of_a_model_only_fields_are_refused_that_are_given(road: RoadSpec, field: str) -> None:
+    paths = ("links.1.lanes", "links.0.lanes", "bridge.lanes", "bridge.colour", "bridge.from", "toll", "free")
+    within = paths if len(road.links) > 1 else paths[2:]
+    assert first_refusal([Exclusion(within, "why")], road) == f"{field}: why: leave {field.rpartition('.')[2]} out"
+    assert first_refusal([Exclusion(paths[2:], "why")], RoadSpec(bridge=LinkSpec(colour="none"))) is None
+
+
+def test_a_strict_model_checks_what_it_declares() -> None:
+    assert RoadSpec(toll=True).toll
+    assert words_of_refusal(RoadSpec, toll=True, free=True) == (
+        "exp.yaml: the document: toll: a free road has none: give free: false, or leave toll out"
+    )

@@ -1,7 +1,7 @@
 """Read from a simulated trial's facts how far simulations like it are known to be off, and describe it.
 
-``wanbed.runner.known_misses`` finds what applies to a trial and has it recorded there. A trial of an older version has
-no such fact: nothing is known of it.
+``wanbed.runner.resolve.known_misses`` finds what applies to a trial and has it recorded there. A trial of an older
+version has no such fact: nothing is known of it.
 """
 
 from collections.abc import Iterable, Mapping

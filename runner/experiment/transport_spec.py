@@ -29,11 +29,12 @@ BUCKET_BYTES = 25 * 2**20
 class TransportSpec(StrictModel):
     """The TCP transport between two neighbouring stages."""
 
-    model: Literal["tcp", "ideal"] = Field(
+    model: Literal["tcp", "packets", "ideal"] = Field(
         default="tcp",
-        description="How a simulation models the transport. `ideal` has no windows, no slow start and no headers; an "
-        "emulation cannot run it.",
-        examples=["ideal"],
+        description="How a simulation models the transport. `tcp` follows the connections between two hosts by their "
+        "mean, `packets` each packet of each connection, which is dearer. `ideal` has no windows, no slow start and no "
+        "headers. An emulation runs `tcp` alone.",
+        examples=["packets", "ideal"],
     )
     connections: Connections = Field(
         default=1,

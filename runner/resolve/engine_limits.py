@@ -10,6 +10,7 @@ from wanbed.ground.errors import InputError
 from wanbed.ground.exclusions import Exclusion, check_exclusions
 from wanbed.runner.companions.prefill.resolution import check_computed_prefill
 from wanbed.runner.experiment.experiment_spec import ExperimentSpec
+from wanbed.runner.resolve.followed_packets import reason_not_followed
 from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 from wanbed.runner.trainings.program.resolution import ProgramVariant
@@ -33,7 +34,7 @@ def check_engine(spec: ExperimentSpec, topology: Topology, variants: Sequence[Re
     """
     _check_known_times(spec, variants)
     if spec.engine == "simulate":
-        check_exclusions(*_not_simulated(variants))
+        check_exclusions(*_not_simulated(variants), *_not_followed(spec, topology, variants))
         return
     check_can_be_emulated(topology)
     if spec.engine == "rack" and spec.clock == "virtual":
@@ -45,9 +46,9 @@ def check_engine(spec: ExperimentSpec, topology: Topology, variants: Sequence[Re
         check_exclusions(
             Exclusion(
                 f"variants.{position}.transport.model",
-                "only a simulation has ideal transport",
+                f"only a simulation models transport as {variant.transport.model}",
                 "give engine: simulate",
-                when=variant.transport.model == "ideal",
+                when=variant.transport.model != "tcp",
             ),
             Exclusion(
                 f"variants.{position}.training.virtual_stages",
@@ -164,4 +165,16 @@ def _not_simulated(variants: Sequence[ResolvedVariant]) -> Iterator[Exclusion]:
             "give engine: emulate",
             when=isinstance(variant, BaselineVariant),
             leave="the variant",
+        )
+
+
+def _not_followed(spec: ExperimentSpec, topology: Topology, variants: Sequence[ResolvedVariant]) -> Iterator[Exclusion]:
+    """Yield what keeps a simulation from following the packets of a variant that asks for it."""
+    for position, variant in enumerate(variants):
+        reason = "beside flows in the background" if spec.background else reason_not_followed(topology, variant)
+        yield Exclusion(
+            f"variants.{position}.transport.model",
+            f"packets are not followed {reason}",
+            "give tcp",
+            when=variant.transport.model == "packets" and reason is not None,
         )

@@ -35,4 +35,4 @@ def has_narrow_way(topology: Topology, one: str, other: str) -> bool:
 
 def draws_packets(topology: Topology, transport: TransportSpec) -> bool:
     """Return whether a simulation over this topology draws losses or jitter. An ideal transport has neither."""
-    return transport.model == "tcp" and any(is_impaired(topology, *link.between) for link in topology.wan)
+    return transport.model != "ideal" and any(is_impaired(topology, *link.between) for link in topology.wan)

@@ -190,7 +190,9 @@ class _Paths:
         (connections,) = count_connections(self._topology, [pair], self._transport).values()
         latency_ns, rtt_ns = self._topology.path(*ends).latency_ns, self._topology.rtt_ns(*ends)
         path = self._path(latency_ns, rtt_ns, self._topology.line_rate_bps(*ends), connections)
-        return replace(path, draws=self._transport.model == "tcp" and is_impaired(self._topology, *ends))
+        follows = self._transport.model == "packets"
+        is_tcp = self._transport.model != "ideal"
+        return replace(path, draws=follows or (is_tcp and is_impaired(self._topology, *ends)))
 
     def _path(self, latency_ns: int, rtt_ns: int, rate_bps: int | None, connections: int) -> _Path:
         if self._transport.model == "ideal":

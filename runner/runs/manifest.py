@@ -8,8 +8,8 @@ from typing import Any
 
 from wanbed.results.records.schema import SCHEMA_VERSION
 from wanbed.results.records.schema_upgrade import SCHEMA_VERSION_KEY
-from wanbed.runner.known_misses import misses_by_variant
 from wanbed.runner.resolve.experiment import Experiment, SweepPoint
+from wanbed.runner.resolve.known_misses import misses_by_variant
 from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 from wanbed.runner.runs.environment import (
     foreign_compute,

@@ -19,7 +19,7 @@ from wanbed.runner.experiment.sweep import SweepPointSpec
 from wanbed.runner.experiment.transport_spec import TransportSpec
 from wanbed.runner.experiment.variant_spec import VariantSpec
 from wanbed.runner.resolve.packet_draws import is_impaired
-from wanbed.runner.simulator.segments.validated_range import CONGESTION, beyond, configured_text, cubic_beyond
+from wanbed.runner.resolve.validated_range import CONGESTION, beyond, configured_text, cubic_beyond
 from wanbed.testbed.network.links.wan_link import LinkConditions
 from wanbed.testbed.network.topology import Topology
 
@@ -131,7 +131,7 @@ def _of_variant(spec: ExperimentSpec, topology: Topology, variant: VariantSpec) 
     transport, names = variant.transport, (variant.name,)
     impaired = [is_impaired(topology, *link.between) for link in topology.wan]
     # An ideal transport has no congestion control by definition.
-    if transport.model == "tcp":
+    if transport.model != "ideal":
         modelled = CONGESTION if all(impaired) and impaired else MODELLED_CONGESTION_CONTROLS
         if any(impaired) and not all(impaired):
             modelled = modelled & CONGESTION

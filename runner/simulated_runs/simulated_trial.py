@@ -9,8 +9,8 @@ from wanbed.results.records.span_log import RankPlace
 from wanbed.results.records.trial_columns import TrialSpans
 from wanbed.results.records.trial_id import TrialId
 from wanbed.runner.companions.registry import companion_layers
-from wanbed.runner.known_misses import known_miss_facts
 from wanbed.runner.resolve.experiment import SweepPoint
+from wanbed.runner.resolve.known_misses import known_miss_facts
 from wanbed.runner.resolve.packet_draws import draws_packets
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 from wanbed.runner.runs.faults import TrialError

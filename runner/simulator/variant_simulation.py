@@ -76,7 +76,8 @@ def simulate_variant(
         return simulated
     variant = in_pipelines(variant)
     drawn = effects.impairments and draws_packets(topology, variant.transport)
-    alone = variant.service is None and not variant.beside and not variant.background and not drawn
+    packets = variant.transport.model == "packets"
+    alone = variant.service is None and not variant.beside and not variant.background and not drawn and not packets
     parts = equal_parts(variant) if symmetry and alone else 1
     jobs = [
         _Job(
@@ -87,6 +88,7 @@ def simulate_variant(
                 effects if each is variant else effects_of(each.transport),
                 parts,
                 dilation,
+                packets,
             ),
             range(each.pipelines // parts),
             each.iterations or iterations if variant.beside else iterations,
@@ -94,7 +96,7 @@ def simulate_variant(
         for each in variant.at_once
     ]
     own = jobs[variant.jobs.turn]
-    shared = bool(variant.beside or variant.background or variant.norm_ring)
+    shared = bool(variant.beside or variant.background or variant.norm_ring or own.network.packets)
     apart = frozenset[int]() if shared else rings_apart(own.network, own.boundary_ends.values())
     train = partial(_train, jobs, own, pulse)
     trained = train(apart)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from wanbed.ground.files import with_marked_text
 from wanbed.results.text import count_text
-from wanbed.runner.known_misses import MISS_CLASSES
+from wanbed.runner.resolve.known_misses import MISS_CLASSES
 from wanbed.runner.validation.page import table
 
 BEGIN = (

@@ -1,24 +1,27 @@
 """Read the trials that were measured in virtual time and simulated, each with its known misses, and compare new ones.
 
 The trials in the repository are those of random experiments, of the paper's experiments, and of the experiments made
-for known misses.
+for known misses. Those of the first and the last kind that are off by their mean were simulated packet by packet, too.
 """
 
 import csv
 import io
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
+from typing import TypeVar
 
 from wanbed.ground.errors import InputError
 from wanbed.results.reading.headline import headline
 from wanbed.results.reading.known_misses import ALL_ITERATIONS, GOODPUT, ITERATIONS, KnownMiss
 from wanbed.results.reading.run import Run
 from wanbed.results.report.background_table import background_rows
-from wanbed.runner.known_misses import misses_of
 from wanbed.runner.planner.experiment_file import load_experiment, parse_experiment
 from wanbed.runner.resolve.experiment import SweepPoint
+from wanbed.runner.resolve.known_misses import misses_of
+from wanbed.runner.resolve.pipeline_variant import PipelineVariant
+from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 from wanbed.runner.validation.agreement import read_agreement, read_random_agreement
 from wanbed.runner.validation.random_experiments import draw_experiment
 from wanbed.testbed.network.topology import Topology
@@ -28,6 +31,8 @@ DRAWN = ("random", "held-out")
 
 _PAPER = "paper"
 _OWN = "known-misses"
+PACKETS = "packets"
+"""The folder with the trials that were simulated packet by packet, each by the folder that has it in virtual time."""
 _CELLS_FILE = "cells.csv"
 _COLUMNS = ("experiment", "sweep_point", "variant", "figure", "virtual", "simulated")
 
@@ -69,14 +74,14 @@ def measured_cells(reference: Path, paper_experiments: Path) -> Iterator[Cell]:
 
     Raise InputError, one line, for a file that cannot be read.
     """
-    for folder in DRAWN:
-        yield from _drawn_cells(reference / folder)
+    drawn = [cell for folder in DRAWN for cell in _drawn_cells(reference / folder)]
+    own = list(_own_cells(reference / _OWN))
+    yield from (*drawn, *own, *_followed_cells(reference / PACKETS, (*drawn, *own)))
     points = _Points(paper_experiments)
     for compared in read_agreement(reference / _PAPER).experiments:
         for each in compared.comparisons:
             point = points.of(compared.experiment, each.point)
             yield Cell(_PAPER, compared.experiment, point, each.variant, ITERATIONS, each.emulated_s, each.simulated_s)
-    yield from _own_cells(reference / _OWN)
 
 
 def _drawn_cells(folder: Path) -> Iterator[Cell]:
@@ -96,6 +101,33 @@ def _own_cells(folder: Path) -> Iterator[Cell]:
             point = points.of(row["experiment"], int(row["sweep_point"]))
             figures = float(row["virtual"]), float(row["simulated"])
             yield Cell(folder.name, row["experiment"], point, row["variant"], row["figure"], *figures)
+
+
+def _followed_cells(folder: Path, cells: Iterable[Cell]) -> Iterator[Cell]:
+    """Yield those of ``cells`` that were simulated packet by packet, with what came out."""
+    by_name = {(cell.source, cell.experiment, cell.point.index, cell.variant, cell.figure): cell for cell in cells}
+    with (folder / _CELLS_FILE).open(encoding="utf-8", newline="") as lines:
+        for row in csv.DictReader(lines):
+            key = row["source"], row["experiment"], int(row["sweep_point"]), row["variant"], ITERATIONS
+            cell = by_name[key]
+            yield replace(cell, source=PACKETS, point=_followed(cell.point), simulated=float(row["simulated"]))
+
+
+def _followed(point: SweepPoint) -> SweepPoint:
+    """Return the point with the packets of all variants followed."""
+    return replace(point, variants=tuple(_with_packets(variant) for variant in point.variants))
+
+
+_Resolved = TypeVar("_Resolved", bound=ResolvedVariant)
+
+
+def _with_packets(variant: _Resolved) -> _Resolved:
+    transport = variant.transport.model_copy(update={"model": "packets"})
+    followed = replace(variant, spec=variant.spec.model_copy(update={"transport": transport}))
+    if not isinstance(followed, PipelineVariant):
+        return followed
+    others = tuple(_with_packets(other) for other in followed.beside)
+    return replace(followed, jobs=replace(followed.jobs, others=others))
 
 
 class _Points:

@@ -25,7 +25,7 @@ from wanbed.testbed.network.gateway_plan import (
     pair_class,
     source_class,
 )
-from wanbed.testbed.network.shared_rate import FRAME_BYTES, MIN_BYTES_PER_S
+from wanbed.testbed.network.shared_rate import MIN_BYTES_PER_S
 
 TRUNK_CLASS, DEFAULT_CLASS = 1, 2
 
@@ -33,8 +33,6 @@ UNSHAPED_BYTES_PER_S = 10**12
 """An HTB rate that limits nothing, for unlimited rates."""
 
 UNSHAPED = SharedRate(UNSHAPED_BYTES_PER_S, 420)
-
-_QUANTUM_MAX_BYTES = 60_000
 
 
 @dataclass(frozen=True)
@@ -59,13 +57,8 @@ class PortShape:
 
     @property
     def quantum_bytes(self) -> int:
-        """The bytes that a class sends in its turn: as many as the bucket, but one frame to 60,000 bytes.
-
-        It is that of the fastest trunk, so that a class is not set anew when the trunk changes.
-        """
-        trunk = self.fastest or self.trunk
-        burst_bytes = trunk.rate_bytes_per_s * trunk.burst_us // 10**6
-        return max(FRAME_BYTES, min(_QUANTUM_MAX_BYTES, burst_bytes))
+        """That of the fastest trunk, so that a class is not set anew when the trunk changes."""
+        return (self.fastest or self.trunk).quantum_bytes
 
 
 def host_port_shape(gateway: Gateway, port: HostPort) -> PortShape:

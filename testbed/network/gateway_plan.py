@@ -52,12 +52,21 @@ class NetemPlan:
         }
 
 
+_QUANTUM_MIN_BYTES, _QUANTUM_MAX_BYTES = 1_514, 60_000
+
+
 @dataclass(frozen=True)
 class SharedRate:
     """A rate that the classes of one port share, and its token bucket, as the time that the bucket takes to send."""
 
     rate_bytes_per_s: int
     burst_us: int
+
+    @property
+    def quantum_bytes(self) -> int:
+        """The bytes that a class sends in its turn: as many as the bucket, but one frame to 60,000 bytes."""
+        burst_bytes = self.rate_bytes_per_s * self.burst_us // 10**6
+        return max(_QUANTUM_MIN_BYTES, min(_QUANTUM_MAX_BYTES, burst_bytes))
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ MIN_BYTES_PER_S = 8
 
 SUPER_PACKET_NS = 250_000
 _RTT_PART = 80
-FRAMES_MIN, _FRAMES_MAX = 2, 45
+FRAMES_MIN, FRAMES_MAX = 2, 45
 """Bounds of the frames in one of TCP's packets: at least two, at most 64 KiB."""
 
 _BURST_MAX_US = 60 * 10**6
@@ -72,7 +72,7 @@ def super_packet_frames(rate_bps: int, rtt_ns: int | None = None) -> int:
     ``rtt_ns`` given, this delay is at most 1/80 of it.
     """
     lasts_ns = SUPER_PACKET_NS if rtt_ns is None else min(SUPER_PACKET_NS, rtt_ns // _RTT_PART)
-    return min(_FRAMES_MAX, max(FRAMES_MIN, rate_bps * lasts_ns // (8 * 10**9 * FRAME_BYTES)))
+    return min(FRAMES_MAX, max(FRAMES_MIN, rate_bps * lasts_ns // (8 * 10**9 * FRAME_BYTES)))
 
 
 def shared_rate(rate_bps: int, timers: Timers, super_packet_bytes: int, frame_bytes: int = FRAME_BYTES) -> SharedRate:

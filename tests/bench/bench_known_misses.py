@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import wanbed
-from wanbed.runner.known_misses import misses_of
 from wanbed.runner.planner.experiment_file import load_experiment
+from wanbed.runner.resolve.known_misses import misses_of
 from wanbed.runner.validation.agreement import VIRTUAL_POINT_LIMIT
 from wanbed.runner.validation.measured_cells import compared_rows, rows_text
 

@@ -21,12 +21,15 @@ from wanbed.runner.simulator.channels.changing_path import (
 from wanbed.runner.simulator.channels.shared_capacity import NodePairFlow, SharedCapacity
 from wanbed.runner.simulator.channels.shared_channel import ChangingChannel, SharedChannel
 from wanbed.runner.simulator.event_queue import EventQueue
-from wanbed.runner.simulator.segments.segment_channel import SegmentLinks, Way
+from wanbed.runner.simulator.packets.packet_channel import PacketLinks
+from wanbed.runner.simulator.packets.way import Gateways
 from wanbed.runner.tcp.channel import Channel, PrivateChannel
 from wanbed.runner.tcp.effects import TcpEffects
 from wanbed.testbed.network.flow_model.line import Line
 from wanbed.testbed.network.flow_model.window import LEAST_TIMEOUT_NS, TcpWindow, opened
+from wanbed.testbed.network.gateway_layout import plan_gateways
 from wanbed.testbed.network.links.wan_link import LinkConditions
+from wanbed.testbed.network.shared_rate import Timers
 from wanbed.testbed.network.topology import Topology
 
 Ends = tuple[StagePlace, StagePlace]
@@ -61,9 +64,9 @@ class Network(Generic[Variant]):
     dilate TCP's timers, so they are divided by it here. ``beside`` are those of other jobs, by the hosts that each has;
     then there is a single part, and ``channels`` makes those of all jobs.
 
-    Channels over links that lose or jitter packets are simulated segment by segment, and those beside flows of TCP on
-    links with so narrow a way that acknowledgements need much of it. At a port that they share with
-    other channels, neither slows the other down.
+    With ``packets`` all channels between hosts are simulated packet by packet. Otherwise those are over links that lose
+    or jitter packets, and those beside flows of TCP on links with so narrow a way that acknowledgements need much of
+    it; at a port that they share with other channels, neither slows the other down.
     """
 
     topology: Topology
@@ -72,6 +75,7 @@ class Network(Generic[Variant]):
     effects: TcpEffects
     equal_parts: int = 1
     dilation: float = 1.0
+    packets: bool = False
     beside: "Mapping[str, Network[Variant]]" = field(default_factory=dict)
 
     def of(self, ends: Ends) -> "Network[Variant]":
@@ -168,33 +172,31 @@ class Network(Generic[Variant]):
             flows[hosts].opposite = flows[opposite]
         self._follow(paths, capacity, flows, numbers)
         if followed:
-            links = SegmentLinks(events, f"{self.variant.seed} {self.variant.repeat}")
+            seed = f"{self.variant.seed} {self.variant.repeat}"
+            gateways = Gateways(plan_gateways(self.topology, 0, Timers.VIRTUAL), events, seed)
+            links = PacketLinks(gateways, events, seed)
             for pair in followed:
                 of_job = self.of(pair)
                 connections, tcp = of_job.connections_between(pair), of_job.variant.tcp
                 channels[pair] = links.channel(
                     of_job.line(pair),
+                    _hosts(pair),
                     connections,
                     tcp,
                     unsent_bytes=held_bytes(self.topology, tcp, pair, connections)[0],
-                    forth=self._way(pair),
-                    back=self._way(pair[::-1]),
                 )
         return channels
 
     def _follows_packets(self, ends: Ends) -> bool:
         """Return whether packets between the two places are simulated one by one."""
         effects, (here, there) = self.of(ends).effects, _datacenters(ends)
+        if self.packets and ends[0].host != ends[1].host:
+            return here != there or self.topology.intra_rate_bps is not None
         if effects.impairments and is_impaired(self.topology, here, there):
             return True
         beside = [flow for flow in self.variant.background if {each.datacenter for each in flow.ends} == {here, there}]
         are_tcp = bool(beside) and all(flow.is_tcp for flow in beside)
         return are_tcp and effects.window and effects.headers and has_narrow_way(self.topology, here, there)
-
-    def _way(self, ends: Ends) -> Way:
-        conditions = self.topology.conditions(ends[0].datacenter, ends[1].datacenter)
-        hosts = ends[0].host.name, ends[1].host.name
-        return Way(*hosts, conditions.latency_ns, conditions.impairments, self._resources(ends))
 
     def _path(self, ends: Ends) -> ChangingPath | None:
         """Return the path between two places if its link changes in one of the directions, else None."""

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from wanbed.runner.simulator.event_queue import EventQueue
+from wanbed.runner.simulator.packets.packet_channel import PacketChannel
 from wanbed.runner.tcp.channel import Channel, Left
 from wanbed.testbed.network.flow_model.line import Line
 from wanbed.testbed.network.flow_model.striping import Striping
@@ -59,10 +60,11 @@ class OwnTransfers:
 
         def left(start_ns: int, end_ns: int) -> None:
             arrived(start_ns, end_ns, channel.arrival_ns(start_ns), channel.arrival_ns(end_ns))
-            if released is not None:
+            if released is not None and not isinstance(channel, PacketChannel):
                 released(end_ns)
 
-        self._channel.queue(now_ns, self._size_bytes, left, self._striping)
+        accepted = released if isinstance(channel, PacketChannel) else None
+        self._channel.queue(now_ns, self._size_bytes, left, self._striping, accepted=accepted)
 
 
 @dataclass

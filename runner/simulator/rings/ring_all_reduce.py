@@ -184,7 +184,9 @@ class _SharedRound:
         self._ready_ns = [-1] * count
         self._done: list[Done | None] = [None] * count
         self._begun = [-1] * count
-        self._left: list[set[int]] = [set() for _ in range(count)]
+        self._left_ns: list[dict[int, int]] = [{} for _ in range(count)]
+        self._whole_ns: list[dict[int, int]] = [{-1: 0} for _ in range(count)]
+        self._complete_ns = [0] * count
         self._complete = [-1] * count
         self._first_arrived = [-1] * count
         self._whole_arrived = [-1] * count
@@ -232,12 +234,13 @@ class _SharedRound:
             and self._has_room(position, step)
         ):
             self._begin(position, step, now_ns)
-        while (step := self._complete[position] + 1) in self._left[position] and self._whole_arrived[
-            position
-        ] >= step - 1:
+        left_ns = self._left_ns[position]
+        while (step := self._complete[position] + 1) in left_ns and self._whole_arrived[position] >= step - 1:
             self._complete[position] = step
-            self._left[position].remove(step)
-            arrival_ns = self._ring.channels[position].arrival_ns(now_ns)
+            whole_ns = self._whole_ns[position].pop(step - 1)
+            complete_ns = max(left_ns.pop(step), whole_ns, self._complete_ns[position])
+            self._complete_ns[position] = complete_ns
+            arrival_ns = max(self._ring.channels[position].arrival_ns(complete_ns), now_ns)
             self._ring.events.at(arrival_ns, self._segment_arrived, ((position + 1) % self._count, step))
         done = self._done[position]
         if done is not None and self._accepted[position] and self._whole_arrived[position] == steps - 1:
@@ -254,16 +257,14 @@ class _SharedRound:
         def chunk_left(_: int, end_ns: int) -> None:
             nonlocal chunk_left_ns
             chunk_left_ns = end_ns
-            events.at(
-                channel.arrival_ns(max(end_ns, events.now_ns)),
-                self._chunk_arrived,
-                ((position + 1) % self._count, step),
-            )
+            arrival_ns = max(channel.arrival_ns(end_ns), events.now_ns)
+            events.at(arrival_ns, self._chunk_arrived, ((position + 1) % self._count, step))
             if not rest_bytes:
                 rest_left(_, end_ns)
 
         def rest_left(_: int, end_ns: int) -> None:
-            events.at(max(chunk_left_ns, end_ns, events.now_ns), self._has_left, (position, step))
+            left_ns = max(chunk_left_ns, end_ns)
+            events.at(max(left_ns, events.now_ns), self._has_left, (position, step, left_ns))
 
         def accepted(at_ns: int) -> None:
             events.at(max(at_ns, events.now_ns), self._has_been_accepted, position)
@@ -280,7 +281,9 @@ class _SharedRound:
         self._advance(position, now_ns)
 
     def _segment_arrived(self, now_ns: int, what: tuple[int, int]) -> None:
-        position, self._whole_arrived[what[0]] = what
+        position, step = what
+        self._whole_arrived[position] = step
+        self._whole_ns[position][step] = now_ns
         self._report(position, now_ns)
         self._advance(position, now_ns)
 
@@ -288,9 +291,9 @@ class _SharedRound:
         self._accepted[position] = True
         self._advance(position, now_ns)
 
-    def _has_left(self, now_ns: int, what: tuple[int, int]) -> None:
-        position, step = what
-        self._left[position].add(step)
+    def _has_left(self, now_ns: int, what: tuple[int, int, int]) -> None:
+        position, step, left_ns = what
+        self._left_ns[position][step] = left_ns
         self._advance(position, now_ns)
 
 
@@ -345,7 +348,7 @@ class SparseRing:
             ring_round, step = unsent.popleft()
 
             def left(_: int, end_ns: int, ring_round: "_SparseRound" = ring_round, step: int = step) -> None:
-                arrival_ns = channel.arrival_ns(max(end_ns, events.now_ns))
+                arrival_ns = max(channel.arrival_ns(end_ns), events.now_ns)
                 events.at(arrival_ns, ring_round.arrived, ((position + 1) % len(self.channels), step))
 
             channel.queue(now_ns, self.element_bytes, left)

@@ -8,6 +8,8 @@ from wanbed.runner.resolve.stage_rings import most_connections, ring_pairs
 from wanbed.runner.simulator.channels.network import Ends, Network
 from wanbed.runner.simulator.channels.wan_traffic import Crossing
 from wanbed.runner.simulator.event_queue import EventQueue
+from wanbed.runner.simulator.packets.packet_channel import PacketChannel
+from wanbed.runner.simulator.rings.chunked_ring import ChunkedRing
 from wanbed.runner.simulator.rings.ring import NestedRing, Ring
 from wanbed.runner.simulator.rings.ring_all_reduce import Done, RingCut, SharedRing, SparseRing, all_reduce_ends_ns
 from wanbed.runner.tcp.channel import Channel, PrivateChannel
@@ -133,6 +135,8 @@ def create_ring(
     """
     if size_bytes < cut.replicas:
         return SparseRing(channels, size_bytes, cut.steps, events)
+    if any(isinstance(channel, PacketChannel) for channel in channels):
+        return ChunkedRing(channels, size_bytes, cut, events)
     shared = SharedRing(channels, [network.connections_between(pair) for pair in ends], cut, events)
     if alone and all(isinstance(channel, PrivateChannel) for channel in channels) and not shared.awaits_room:
         return PrivateRing(network, ends, cut)

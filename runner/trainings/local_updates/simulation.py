@@ -113,7 +113,7 @@ class Star:
         channel, events = self._outwards[position - 1], self._events
 
         def left(_: int, end_ns: int) -> None:
-            arrival_ns = max(channel.arrival_ns(max(end_ns, events.now_ns)), events.now_ns)
+            arrival_ns = max(channel.arrival_ns(end_ns), events.now_ns)
             events.at(arrival_ns, begin, position)
 
         channel.queue(now_ns, cut.framed_bytes, left, cut.striping(self._connections[position - 1]))
@@ -151,7 +151,7 @@ class Star:
         gives, life = channel is self._inwards[position - 1], self._lives[position]
 
         def left(_: int, end_ns: int) -> None:
-            arrival_ns = max(channel.arrival_ns(max(end_ns, events.now_ns)), events.now_ns)
+            arrival_ns = max(channel.arrival_ns(end_ns), events.now_ns)
             if gives:
                 events.at(arrival_ns, self._arrived, (StarPart(position, number), life))
             else:

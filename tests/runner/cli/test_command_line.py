@@ -126,8 +126,8 @@ BAD_FILES: dict[str, tuple[object, str]] = {
     ),
     "ideal transport": (
         small(variants=[{"name": "a", "schedule": "gpipe", "transport": {"model": "ideal"}}]),
-        "exp.yaml: variants.0.transport.model: only a simulation has ideal transport: give engine: simulate, or leave "
-        "model out",
+        "exp.yaml: variants.0.transport.model: only a simulation models transport as ideal: give engine: simulate, or "
+        "leave model out",
     ),
     "more hosts than a testbed has": (
         topology(datacenters=[{"name": "east", "hosts": 2}, {"name": "west", "hosts": 300}]),

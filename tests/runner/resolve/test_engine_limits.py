@@ -53,7 +53,7 @@ VIRTUAL: dict[str, Any] = {"engine": "emulate", "clock": "virtual"}
         ({"engine": "simulate", **PROGRAM}, "variants.1.program: a program runs as it is and is not simulated"),
         ({"engine": "simulate", **TORCHS_OWN}, "variants.1.schedule: torch-gpipe is run by torch itself"),
         *(
-            ({"engine": engine, **IDEAL}, "variants.1.transport.model: only a simulation has ideal transport")
+            ({"engine": engine, **IDEAL}, "variants.1.transport.model: only a simulation models transport as ideal")
             for engine in ("emulate", "rack")
         ),
         ({**VIRTUAL, **PROGRAM}, "variants.1.program: in virtual time computation is free"),

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from wanbed.runner.known_misses import MISS_CLASSES
+from wanbed.runner.resolve.known_misses import MISS_CLASSES
 from wanbed.runner.validation.known_misses_page import BEGIN, END, kinds, main, with_kinds
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "known-misses.md"

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from wanbed.runner.known_misses import MISS_CLASSES, MissClass
+from wanbed.runner.resolve.known_misses import MISS_CLASSES, MissClass
 from wanbed.runner.simulator.variant_simulation import simulate_variant
 from wanbed.runner.validation.agreement import VIRTUAL_POINT_LIMIT
-from wanbed.runner.validation.measured_cells import DRAWN, Cell, measured_cells
+from wanbed.runner.validation.measured_cells import DRAWN, PACKETS, Cell, measured_cells
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -90,7 +90,8 @@ def test_every_trial_with_marks_is_within_the_range_of_one_of_them(cells: list[C
 def test_what_is_stored_as_simulated_is_what_is_simulated(cells: list[Cell], every: int) -> None:
     drawn = [cell for cell in cells if cell.source in DRAWN]
     assert {cell.source for cell in drawn[::every]} == set(DRAWN)
-    for cell in drawn[::every]:
+    followed = [cell for cell in cells if cell.source == PACKETS]
+    for cell in (*drawn[::every], *followed[:: 8 * every]):
         variant = cell.point.variant(cell.variant)
         simulation = simulate_variant(cell.point.topology, variant, cell.point.iterations(variant))
         time_s = simulation.iteration_time_ns(cell.point.spec.training.warmup) / 1e9

@@ -17,7 +17,7 @@ from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 from wanbed.runner.resolve.placement import Pair
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 from wanbed.runner.resolve.stage_rings import ring_pairs
-from wanbed.runner.simulator.segments.validated_range import beyond, cubic_beyond
+from wanbed.runner.resolve.validated_range import beyond, cubic_beyond
 from wanbed.runner.trainings.program.resolution import ProgramVariant
 from wanbed.runner.trainings.trace.resolution import TraceVariant
 from wanbed.testbed.network.topology import Topology
@@ -32,12 +32,17 @@ def known_misses(point: SweepPoint) -> tuple[KnownMiss, ...]:
 def misses_of(topology: Topology, variant: ResolvedVariant) -> tuple[KnownMiss, ...]:
     """Return what applies to the simulation of one variant, in the order of the classes.
 
-    An ideal transport has no TCP that could be off: nothing applies to it.
+    An ideal transport has no TCP that could be off: nothing applies to it. Where packets are followed, nothing applies
+    that this settles.
     """
     if isinstance(variant, ProgramVariant) or variant.transport.model == "ideal":
         return ()
     traffic = WanTraffic(topology, variant)
-    return tuple(each.miss for each in MISS_CLASSES if each.applies(traffic))
+    return tuple(
+        each.miss
+        for each in MISS_CLASSES
+        if each.applies(traffic) and not (each.is_settled_by_packets and traffic.is_followed)
+    )
 
 
 def misses_by_variant(point: SweepPoint) -> dict[str, list[str]]:
@@ -58,6 +63,11 @@ class WanTraffic:
 
     topology: Topology
     variant: ResolvedVariant
+
+    @property
+    def is_followed(self) -> bool:
+        """Tell whether a simulation follows its packets."""
+        return self.variant.transport.model == "packets"
 
     @cached_property
     def pairs(self) -> tuple[Pair, ...]:
@@ -230,6 +240,7 @@ class MissClass:
     why: str
     applies: Callable[[WanTraffic], bool]
     is_shared: bool = False
+    is_settled_by_packets: bool = True
 
 
 def _rings_over_connections(traffic: WanTraffic) -> bool:
@@ -323,12 +334,14 @@ MISS_CLASSES: tuple[MissClass, ...] = (
         "windows that opened at other moments.",
         lambda traffic: traffic.has_background,
         is_shared=True,
+        is_settled_by_packets=False,
     ),
     MissClass(
         _flows(GOODPUT, -0.34, 0.02, 44),
         "The same from the side of the flows: what they carried while iterations were measured.",
         lambda traffic: traffic.has_background,
         is_shared=True,
+        is_settled_by_packets=False,
     ),
     MissClass(
         KnownMiss("outage", "a link is down for a while", -0.67, 0.28, 24, ALL_ITERATIONS),
@@ -337,11 +350,22 @@ MISS_CLASSES: tuple[MissClass, ...] = (
         "twice as long as simulated and more are also of the kind `short-transfers`: how long the outage was made no "
         "difference to them.",
         lambda traffic: traffic.breaks,
+        is_settled_by_packets=False,
     ),
     MissClass(
         KnownMiss("loss-or-jitter", "packets are lost or delayed at random", -0.18, 0.13, 54),
         "Each course of losses is one of many. The trials and their intervals are on a page of their own: "
         "[lossy-links.md](lossy-links.md). Beyond what was validated there, simulations are reported as not modelled.",
         lambda traffic: traffic.is_drawn_as_compared,
+        is_settled_by_packets=False,
+    ),
+    MissClass(
+        KnownMiss("packets", "connections are followed packet by packet", -0.28, 0.34, 317),
+        "Packets are sent as hosts send them, but ties are settled in one of several ways: which connection takes the "
+        "next chunk, or which of two transfers goes first, may be decided by microseconds, and then be worth a round "
+        "trip.",
+        lambda traffic: traffic.is_followed,
+        is_shared=True,
+        is_settled_by_packets=False,
     ),
 )

@@ -1,19 +1,46 @@
-"""A channel over connections that are followed segment by segment: its chunks, and when its transfers are there."""
+"""A channel over connections that are followed packet by packet: its chunks, and when its transfers are there."""
 
 import pytest
 
 from tests.support.simulator.events import run_all
-from wanbed.ground.impairments import Impairments
 from wanbed.runner.simulator.event_queue import EventQueue
-from wanbed.runner.simulator.segments.segment_channel import SegmentChannel, SegmentLinks, Way
+from wanbed.runner.simulator.packets.packet_channel import PacketChannel, PacketLinks
+from wanbed.runner.simulator.packets.way import Gateways
 from wanbed.testbed.network.flow_model.line import FRAME_BYTES, PAYLOAD_BYTES, Line
 from wanbed.testbed.network.flow_model.striping import Striping
+from wanbed.testbed.network.gateway_layout import plan_gateways
+from wanbed.testbed.network.shared_rate import Timers
 from wanbed.testbed.network.tcp_settings import TcpSettings
+from wanbed.testbed.network.topology import resolve_topology
+from wanbed.testbed.network.topology_spec import TopologySpec
 
 MS = 1_000_000
 
 RATE_BPS = FRAME_BYTES * 8 * 1000
 """A segment takes a millisecond."""
+
+
+def links(
+    events: EventQueue,
+    *,
+    seed: str = "seed",
+    back_ms: int = 30,
+    loss: float = 0.0,
+    intra: str = "unlimited",
+    **there: str,
+) -> PacketLinks:
+    """Return the links between two hosts in the east and two in the west, 20 ms there; ``there`` are rates."""
+    document = {
+        "datacenters": [{"name": name, "hosts": 2} for name in ("east", "west")],
+        "intra": {"latency": "0ms", "rate": intra},
+        "wan": {"latency": "20ms"},
+        "links": [
+            {"from": "east", "to": "west", "loss": f"{100 * loss}%", **there},
+            {"from": "west", "to": "east", "latency": f"{back_ms}ms"},
+        ],
+    }
+    topology = resolve_topology(TopologySpec.model_validate(document))
+    return PacketLinks(Gateways(plan_gateways(topology, 0, Timers.VIRTUAL), events, seed), events, seed)
 
 
 class Sending:
@@ -23,15 +50,13 @@ class Sending:
         self, connections: int = 1, *, rate_bps: int | None = RATE_BPS, unsent_bytes: int = 1 << 20, loss: float = 0.0
     ) -> None:
         self.events = EventQueue()
-        links = SegmentLinks(self.events, "seed")
-        crossed = {} if rate_bps is None else {("node_pair", "east", "west"): rate_bps}
-        self.channel: SegmentChannel = links.channel(
+        there = {} if rate_bps is None else {"node_pair_rate": f"{rate_bps}bit"}
+        self.channel: PacketChannel = links(self.events, loss=loss, **there).channel(
             Line(rate_bps, 20 * MS, headers=True, back_ns=30 * MS),
+            ("east-0", "west-0"),
             connections,
             TcpSettings(2**20),
             unsent_bytes=unsent_bytes,
-            forth=Way("east", "west", 20 * MS, Impairments(loss=loss), crossed),
-            back=Way("west", "east", 30 * MS, Impairments(), {}),
         )
         self.left: list[tuple[str, float, float]] = []
         self.accepted: list[tuple[str, float]] = []
@@ -150,29 +175,25 @@ def test_the_history_tells_when_the_line_carried_which_bytes(connections: int) -
     assert sending.channel.history[5] == PAYLOAD_BYTES
 
 
-Crossed = dict[tuple[str, str, str], int]
-
-
 def left_ms(
-    *channels: tuple[str, str, Crossed],
+    *hosts: tuple[str, str],
     segments: int = 4,
     seed: str = "seed",
     loss: float = 0.0,
     congestion: str = "cubic",
-    connections: int = 1,
+    **rates: str,
 ) -> list[float]:
     """When so many segments of each channel, between two hosts, have left that all begin at once."""
     events = EventQueue()
-    links = SegmentLinks(events, seed)
+    made = links(events, seed=seed, back_ms=20, loss=loss, **rates)
     left: dict[int, float] = {}
-    for number, (source, destination, crossed) in enumerate(channels):
-        channel = links.channel(
+    for number, ends in enumerate(hosts):
+        channel = made.channel(
             Line(RATE_BPS, 20 * MS, headers=True),
-            connections,
+            ends,
+            1,
             TcpSettings(2**20, congestion=congestion),
             unsent_bytes=1 << 20,
-            forth=Way(source, destination, 20 * MS, Impairments(loss=loss), crossed),
-            back=Way(destination, source, 20 * MS, Impairments(loss=loss), {}),
         )
 
         def has_left(_: int, last_ns: int, number: int = number) -> None:
@@ -180,48 +201,44 @@ def left_ms(
 
         channel.queue(0, segments * PAYLOAD_BYTES, has_left)
     run_all(events)
-    return [left[number] for number in range(len(channels))]
+    return [left[number] for number in range(len(hosts))]
 
 
-PAIR, TRUNK, PORT = ("node_pair", "", ""), ("trunk", "east", "west"), ("port", "west", "")
+E0, E1, TO_ONE = ("east-0", "west-0"), ("east-1", "west-1"), ("east-1", "west-0")
 
-
-E0, E1 = ("e0", "w0"), ("e1", "w1")
+RATE = f"{RATE_BPS}bit"
 
 
 @pytest.mark.parametrize(
-    ("channels", "left"),
+    ("hosts", "rates", "left"),
     [
-        pytest.param([(*E0, {PAIR: RATE_BPS}), (*E1, {PAIR: 2 * RATE_BPS})], [4, 2], id="a node pair has its own rate"),
-        pytest.param([(*E0, {})], [0], id="what nothing limits takes no time"),
-        pytest.param([(*E0, {TRUNK: RATE_BPS})], [4], id="a trunk alone"),
-        pytest.param([(*E0, {PORT: RATE_BPS})], [4], id="a port alone"),
-        # The first one's packets are handed over first, as fast as the whole line carries them.
-        pytest.param([(*E0, {TRUNK: RATE_BPS}), ("e1", "w0", {TRUNK: RATE_BPS})], [4, 8], id="a shared trunk"),
-        pytest.param([(*E0, {PORT: RATE_BPS}), ("e1", "w0", {PORT: RATE_BPS})], [4, 8], id="a shared port"),
-        pytest.param(
-            [(*E0, {PAIR: 4 * RATE_BPS, TRUNK: 2 * RATE_BPS, PORT: RATE_BPS})], [4], id="the narrowest: a port"
-        ),
-        pytest.param([(*E0, {PAIR: RATE_BPS, TRUNK: 2 * RATE_BPS})], [4], id="the narrowest: a node pair"),
-        pytest.param([(*E0, {PAIR: RATE_BPS})] * 2, [4, 8], id="channels between two hosts are one lane"),
+        pytest.param([E0, E1], {"node_pair_rate": RATE}, [4, 4], id="node pairs each have their rate"),
+        pytest.param([E0], {}, [0], id="what nothing limits takes no time"),
+        pytest.param([E0], {"rate": RATE}, [4], id="a trunk alone"),
+        pytest.param([E0, E1], {"rate": RATE}, [6, 8], id="a shared trunk"),
+        pytest.param([E0, TO_ONE], {"intra": RATE}, [6, 8], id="a shared port"),
+        pytest.param([E0] * 2, {"node_pair_rate": RATE}, [6, 8], id="channels between two hosts share its line"),
     ],
 )
-def test_packets_wait_for_all_that_they_cross(channels: list[tuple[str, str, Crossed]], left: list[float]) -> None:
-    assert left_ms(*channels) == left
+def test_packets_wait_for_all_that_they_cross(
+    hosts: list[tuple[str, str]], rates: dict[str, str], left: list[float]
+) -> None:
+    # A bucket holds two frames, which go at once.
+    assert left_ms(*hosts, **rates) == pytest.approx(left, abs=2)
 
 
 def test_the_seed_and_the_hosts_decide_what_is_lost() -> None:
     def lost(source: str, seed: str = "seed") -> list[float]:
-        return left_ms((source, "w0", {}), segments=800, loss=0.02, seed=seed)
+        return left_ms((source, "west-0"), segments=800, loss=0.02, seed=seed, rate=RATE)
 
-    assert lost("e0") == lost("e0")
-    assert len({tuple(each) for each in (lost("e0"), lost("e1"), lost("e0", "other"))}) == 3
+    assert lost("east-0") == lost("east-0")
+    assert len({tuple(each) for each in (lost("east-0"), lost("east-1"), lost("east-0", "other"))}) == 3
 
 
 def test_each_congestion_control_sends_in_its_own_way() -> None:
     # Reno halves its window at a loss, cubic leaves seven tenths, and BBR does not mind.
     took = {
-        congestion: left_ms(("e0", "w0", {}), segments=1000, loss=0.01, congestion=congestion)[0]
+        congestion: left_ms(E0, segments=1000, loss=0.01, congestion=congestion, rate=RATE)[0]
         for congestion in ("reno", "cubic", "bbr")
     }
     assert len(set(took.values())) == 3

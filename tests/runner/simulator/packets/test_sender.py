@@ -1,17 +1,18 @@
 """The sending end over a link of 40 ms: when it sends, what it takes for lost, and what its window becomes."""
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any
 
 import pytest
 
 from wanbed.runner.simulator.event_queue import EventQueue
-from wanbed.runner.simulator.segments.congestion_control import Bbr, Cubic
-from wanbed.runner.simulator.segments.lane import Lane, LaneRate
-from wanbed.runner.simulator.segments.receiver import Receiver
-from wanbed.runner.simulator.segments.sender import RoundTrips, SegmentSender, goes_off_ns, late_segment_ns
+from wanbed.runner.simulator.packets.congestion_control import Bbr, Cubic
+from wanbed.runner.simulator.packets.receiver import Receiver
+from wanbed.runner.simulator.packets.sender import RoundTrips, TcpSender, goes_off_ns, late_segment_ns
+from wanbed.runner.simulator.packets.way import Way
 from wanbed.testbed.network.flow_model.line import FRAME_BYTES, PAYLOAD_BYTES
+from wanbed.testbed.network.gateway_plan import NetemPlan
 
 MS = 1_000_000
 WAY_MS = 20
@@ -21,19 +22,23 @@ FAST_BPS = 10**9
 """A packet then takes 12 us: no two are sent at once, and many take no time that matters."""
 
 
-class LosingLane(Lane):
-    """A lane that loses the packets with the given numbers, and remembers when which sizes were sent."""
+class LosingWay(Way):
+    """A way that loses the packets with the given numbers, and remembers when which sizes were sent."""
 
-    __slots__ = ("_loses", "packets")
+    __slots__ = ("_loses", "_over", "packets")
 
-    def __init__(self, loses: Collection[int] = (), rate_bps: int | None = None) -> None:
-        super().__init__(LaneRate(rate_bps), WAY_MS * MS, loss=0.0, jitter_ns=0, seed="a")
+    def __init__(self, events: EventQueue, loses: Collection[int] = (), rate_bps: int | None = None) -> None:
+        self._over = Way.over(events, NetemPlan(WAY_MS * MS, 1000, None if rate_bps is None else rate_bps // 8))
         self._loses = loses
         self.packets: list[tuple[int, int]] = []
 
-    def send(self, now_ns: int, wire_bytes: int) -> int:
+    def send(self, now_ns: int, wire_bytes: int, arrives: Callable[[int, Any], None], what: Any) -> None:
         self.packets.append((now_ns, wire_bytes))
-        return -1 if len(self.packets) - 1 in self._loses else super().send(now_ns, wire_bytes)
+        if len(self.packets) - 1 not in self._loses:
+            self._over.send(now_ns, wire_bytes, arrives, what)
+
+    def carrying_ns(self, wire_bytes: int) -> int:
+        return self._over.carrying_ns(wire_bytes)
 
 
 class Connection:
@@ -49,11 +54,13 @@ class Connection:
         restarts: bool = True,
         loses_back: Collection[int] = (),
         rate_bps: int | None = None,
+        most_segments: int = 1,
+        rtt_ns: int = 0,
     ) -> None:
         self.events = EventQueue()
-        self.forth = LosingLane(loses, rate_bps)
+        self.forth = LosingWay(self.events, loses, rate_bps)
         self.congestion = congestion or Cubic()
-        self.sender = SegmentSender(
+        self.sender = TcpSender(
             self.events,
             self,
             self.congestion,
@@ -61,20 +68,23 @@ class Connection:
             most_bytes=most_bytes,
             unsent_bytes=unsent_bytes,
             restarts=restarts,
+            most_segments=most_segments,
+            rtt_ns=rtt_ns,
         )
         self.waiting_bytes = 0
         self.in_order: list[tuple[int, int]] = []
         self.carries: list[tuple[int, int, int]] = []
         self.most_waiting = 0
-        receiver = Receiver(self.events, LosingLane(loses_back), self.sender.acknowledged, self._arrived)
+        back = LosingWay(self.events, loses_back)
+        receiver = Receiver(self.events, back, self.sender.acknowledged, self._arrived)
         self.sender.connect(receiver)
 
-    def refill(self, sender: SegmentSender, now_ns: int) -> None:
+    def progressed(self, sender: TcpSender, now_ns: int) -> None:
         while self.waiting_bytes and sender.has_room:
             part_bytes = min(self.waiting_bytes, 4 * PAYLOAD_BYTES)
-            sender.written += part_bytes
             self.waiting_bytes -= part_bytes
-            self.most_waiting = max(self.most_waiting, sender.unsent)
+            self.most_waiting = max(self.most_waiting, sender.unsent + part_bytes)
+            sender.write(part_bytes, now_ns)
 
     def carried(self, from_ns: int, until_ns: int, size_bytes: int) -> None:
         self.carries.append((from_ns // MS, until_ns // MS, size_bytes))
@@ -85,7 +95,7 @@ class Connection:
     def write(self, at_ms: int, segments: float) -> None:
         def written(now_ns: int, _: None) -> None:
             self.waiting_bytes += round(segments * PAYLOAD_BYTES)
-            self.sender.push(now_ns)
+            self.progressed(self.sender, now_ns)
 
         self.events.at(at_ms * MS, written, None)
 
@@ -128,25 +138,27 @@ def test_no_more_is_in_flight_than_may_be() -> None:
 
 def test_a_socket_has_room_while_less_than_half_of_what_may_wait_does() -> None:
     sender = Connection(unsent_bytes=20 * PAYLOAD_BYTES).sender
-    sender.written = 10 * PAYLOAD_BYTES - 1
+    # Ten are sent at once.
+    sender.write(20 * PAYLOAD_BYTES - 1, 0)
     assert sender.has_room
-    sender.written += 1
+    sender.write(1, 0)
     assert not sender.has_room
-    sender.sent = 1
-    assert sender.has_room
+    assert sender.takes_more
+    sender.write(10 * PAYLOAD_BYTES, 0)
+    assert not sender.takes_more
 
 
 def test_small_buffers_hold_little_and_slow_nothing_down() -> None:
     connection = written(70, unsent_bytes=8 * PAYLOAD_BYTES)
     assert connection.run() == {0: 10, 40: 20, 80: 40}
     # Fewer than four segments wait when four more are written.
-    assert connection.most_waiting == 7 * PAYLOAD_BYTES
+    assert connection.most_waiting <= 7 * PAYLOAD_BYTES
 
 
 def test_a_window_that_is_not_filled_does_not_grow_beyond_twice_what_was_in_flight() -> None:
     for segments, window in ((4, 10), (5, 10), (6, 12), (8, 16), (10, 20)):
         connection = Connection()
-        for round_ms in range(0, 400, 100):
+        for round_ms in range(0, 200, 100):
             connection.write(round_ms, segments)
         connection.run()
         assert connection.congestion.window == window
@@ -194,11 +206,62 @@ def test_a_probe_of_a_single_segment_would_wait_for_a_delayed_acknowledgement_so
     assert sent(9, loses=[8]).run() == {0: 9, 290: 1}
 
 
-def test_a_probe_that_mends_a_loss_reduces_the_window_too() -> None:
+def test_a_probe_that_mends_a_loss_reduces_the_window_once_more_than_it_has_arrived() -> None:
     # The last of four is lost, and so is the acknowledgement of the third one.
     connection = written(4, [3], loses_back=[1])
     assert connection.run() == {0: 4, 150: 1}
-    assert connection.congestion.window == connection.congestion.threshold == 10 * 717 // 1024
+    assert connection.congestion.window == 10
+    connection.write(200, 2)
+    connection.run()
+    assert connection.congestion.threshold == 10 * 717 // 1024
+
+
+def test_a_probe_of_something_that_was_only_late_reduces_nothing() -> None:
+    # Two acknowledgements are lost: what the probe repeats has arrived.
+    connection = written(4, loses_back=[0, 1])
+    connection.write(1200, 4)
+    connection.run()
+    assert connection.congestion.threshold > 1000
+
+
+def test_a_timeout_is_taken_back_when_what_it_took_for_lost_arrives_later_than_expected() -> None:
+    # A slow line carries the second flight in 400 ms, and nothing of it is acknowledged before its first packet's end.
+    connection = Connection(rate_bps=50_000)
+    connection.write(0, 1)
+    connection.write(400, 2)
+    connection.run()
+    assert connection.in_order[-1][1] == 3 * PAYLOAD_BYTES
+    assert connection.congestion.window >= 10
+    assert connection.sender.in_flight == 0
+
+
+def test_a_window_that_was_not_used_for_a_timeout_loses_half_of_the_rest() -> None:
+    connection = Connection()
+    connection.congestion.window = connection.congestion.threshold = 80
+    for at_ms in range(0, 500, 100):
+        connection.write(at_ms, 4)
+    connection.run(400)
+    assert (connection.congestion.window, connection.congestion.threshold) == ((80 + 10) // 2, 80)
+
+
+def test_packets_have_as_many_segments_as_are_sent_in_a_millisecond_and_at_least_two() -> None:
+    # Ten segments in 40 ms, then more as the window opens: 120 % of it while it is less than half of the threshold.
+    connection = sent(150, most_segments=45, rtt_ns=40 * MS)
+    sizes = [round((wire_bytes - 1) / FRAME_BYTES + 0.5) for _, wire_bytes in connection.forth.packets]
+    assert sum(sizes) == 150
+    assert sizes[:5] == [2] * 5
+    assert max(sizes) == 2 * 80 * 1448 * 1000 // 40 // 1024 // 1448
+
+
+def test_a_packet_that_could_be_larger_waits_for_an_acknowledgement_that_comes_soon() -> None:
+    # Of 16 segments that may be in flight, 15 are; the last one goes with the next.
+    connection = Connection(most_segments=45, rtt_ns=40 * MS, most_bytes=16 * PAYLOAD_BYTES)
+    connection.congestion.window = 64
+    connection.write(0, 15)
+    connection.write(40, 20)
+    assert connection.run(39) == {0: len(connection.forth.packets)}
+    connection.run()
+    assert connection.in_order[-1][1] == 35 * PAYLOAD_BYTES
 
 
 def test_a_probe_sends_what_is_new_if_there_is_any_and_what_was_lost_is_sent_once() -> None:
@@ -234,7 +297,7 @@ def test_each_timeout_is_twice_as_long_as_the_one_before_but_no_longer_than_256_
 
 
 @pytest.mark.parametrize(
-    ("idle_ms", "window"), [(240, 80), (250, 40), (480, 40), (490, 20), (720, 20), (730, 10), (5000, 10)]
+    ("idle_ms", "window"), [(230, 80), (250, 40), (480, 40), (490, 20), (720, 20), (730, 10), (5000, 10)]
 )
 def test_a_pause_of_more_than_a_timeout_halves_the_window_for_each_of_them_down_to_ten(
     idle_ms: int, window: int
@@ -314,7 +377,7 @@ def test_each_flight_that_loses_its_end_is_probed() -> None:
 def measured(*times_ms: int) -> RoundTrips:
     round_trips = RoundTrips()
     for each in times_ms:
-        round_trips.measure(each * MS, each * MS)
+        round_trips.measure(each * MS, each * MS, 0, 0)
     return round_trips
 
 
@@ -330,17 +393,26 @@ def test_before_the_first_measurement_both_timers_last_a_second() -> None:
         ([40], 40 + 200),
         ([100], 100 + 200),
         ([400], 400 + 800),
-        # Then RTTVAR = 3/4 RTTVAR + 1/4 |SRTT - R|, and SRTT = 7/8 SRTT + 1/8 R.
-        ([400, 480], 410 + 4 * 170),
-        ([400, 320], 390 + 4 * 170),
-        ([400, 400], 400 + 4 * 150),
+        # A variation beyond that counts at once; one below only once a round trip is over.
+        ([400, 1200], 500 + 4 * (200 + (800 - 200) // 4)),
+        ([400, 480], 410 + 800),
         ([80] * 20, 80 + 200),
     ],
 )
-def test_the_timeout_is_the_smoothed_round_trip_and_four_times_its_variation(
+def test_the_timeout_is_the_smoothed_round_trip_and_four_times_its_largest_variation(
     times_ms: list[int], timeout_ms: int
 ) -> None:
     assert measured(*times_ms).timeout_ns == timeout_ms * MS
+
+
+def test_the_variation_decreases_by_a_quarter_of_its_distance_to_the_largest_of_a_round_trip() -> None:
+    round_trips = measured(400)
+    timeouts_ms = []
+    for number in range(3):
+        round_trips.measure(400 * MS, 400 * MS, una=number + 1, sent=number + 1)
+        timeouts_ms.append(round_trips.timeout_ns / MS)
+    # The mean of the variation is three quarters of the one before each time: 800, 600, 450, 337.5 ms.
+    assert timeouts_ms == [400 + 800, 400 + 800 - (800 - 450) / 4, 400 + 712.5 - (712.5 - 337.5) / 4]
 
 
 def test_a_probe_is_sent_after_two_round_trips_and_two_ticks_or_a_delayed_acknowledgement() -> None:
@@ -352,7 +424,7 @@ def test_a_probe_is_sent_after_two_round_trips_and_two_ticks_or_a_delayed_acknow
 def test_the_least_time_is_kept_and_that_of_the_last_segment_acknowledged() -> None:
     round_trips = RoundTrips()
     for first_ms, last_ms in ((50, 45), (60, 40), (70, 55)):
-        round_trips.measure(first_ms * MS, last_ms * MS)
+        round_trips.measure(first_ms * MS, last_ms * MS, 0, 0)
     assert round_trips.least_ns == 40 * MS
 
 

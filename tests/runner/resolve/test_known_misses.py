@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 
 from wanbed.results.reading.known_misses import known_misses_of
-from wanbed.runner.known_misses import (
+from wanbed.runner.planner.experiment_file import parse_experiment
+from wanbed.runner.resolve.experiment import SweepPoint
+from wanbed.runner.resolve.known_misses import (
     MISS_CLASSES,
     WanTraffic,
     known_miss_facts,
@@ -14,8 +16,6 @@ from wanbed.runner.known_misses import (
     misses_by_variant,
     misses_of,
 )
-from wanbed.runner.planner.experiment_file import parse_experiment
-from wanbed.runner.resolve.experiment import SweepPoint
 
 LARGE, SMALL, NEAR = "4MiB", "48KiB", "530000B"
 """Windows of far more than 500,000 bytes, of far less, and of about as much."""
@@ -123,6 +123,21 @@ def test_a_trial_records_what_applies_to_it_and_nothing_otherwise() -> None:
     small, near = own.variants
     assert known_miss_facts(own.topology, small) == {}
     assert known_misses_of(known_miss_facts(own.topology, near)) == misses_of(own.topology, near) != ()
+
+
+@pytest.mark.parametrize(
+    ("own", "wan", "expected"),
+    [
+        (variant(connections=4, window=LARGE), {}, ["packets"]),
+        (variant(window=LARGE), {"rate": "150Mbit"}, ["packets"]),
+        (variant(connections=4, window=LARGE), {"loss": "1%"}, ["loss-or-jitter", "packets"]),
+    ],
+)
+def test_what_packets_settle_does_not_apply_where_they_are_followed(
+    own: dict[str, Any], wan: dict[str, Any], expected: list[str]
+) -> None:
+    own["transport"]["model"] = "packets"
+    assert names(point(own, **wan)) == expected
 
 
 def test_every_class_has_a_name_of_its_own_and_a_reason() -> None:

@@ -5,8 +5,8 @@ from itertools import groupby
 
 import pytest
 
-from wanbed.runner.simulator.segments.congestion_control import Bbr, Cubic
-from wanbed.runner.simulator.segments.segment import Segment
+from wanbed.runner.simulator.packets.congestion_control import Bbr, Cubic
+from wanbed.runner.simulator.packets.packet import Packet
 
 RTT_NS = 40_000_000
 LEAST_SEGMENTS = 4
@@ -20,7 +20,7 @@ def bbr_of(window: int) -> Bbr:
 
 def acknowledged(bbr: Bbr, now_ns: int, in_flight: int, *, recovers: bool = False, lost: int = 0) -> int:
     """Let a segment that was sent a round trip ago arrive; return the window."""
-    segment = Segment(0, 1448)
+    segment = Packet(0, 1448)
     segment.sent_ns = now_ns - RTT_NS
     segment.stamp = bbr.stamped(segment.sent_ns, idle=False)
     bbr.arrived(segment, now_ns)
@@ -38,7 +38,7 @@ def test_a_loss_narrows_the_window_to_what_arrives_for_a_round_and_no_longer() -
 def test_the_round_trip_is_measured_for_200_ms_from_when_few_segments_are_in_flight() -> None:
     bbr = bbr_of(100)
     begun_ns = 11_000_000_000
-    bbr.sampled(begun_ns, RTT_NS, 0, 0)
+    bbr.sampled(begun_ns, RTT_NS, 0, 0, pace=0)
     # What was in flight drains first, however long that takes.
     for number in range(10):
         assert acknowledged(bbr, begun_ns + number * 50_000_000, 50) == LEAST_SEGMENTS
@@ -56,12 +56,12 @@ class Flow:
 
     def __init__(self, bbr: Bbr, held: int, rtt_ns: int = RTT_NS, *, begin_ns: int = 0) -> None:
         self.bbr, self.rtt_ns, self.now_ns = bbr, rtt_ns, begin_ns
-        self._flying: deque[Segment] = deque()
+        self._flying: deque[Packet] = deque()
         for number in range(held):
             self._leave(begin_ns + number * rtt_ns // held)
 
     def _leave(self, at_ns: int) -> None:
-        segment = Segment(0, 1448)
+        segment = Packet(0, 1448)
         segment.sent_ns = at_ns
         segment.stamp = self.bbr.stamped(at_ns, idle=not self._flying)
         self._flying.append(segment)
@@ -84,7 +84,7 @@ class Flow:
         segment = self._flying.popleft()
         self.now_ns = segment.sent_ns + self.rtt_ns
         self.bbr.arrived(segment, self.now_ns)
-        self.bbr.sampled(self.now_ns, self.rtt_ns, 0, 0)
+        self.bbr.sampled(self.now_ns, self.rtt_ns, 0, 0, pace=0)
         self.bbr.control(self.now_ns, 1, 0, len(self._flying) if in_flight is None else in_flight, recovers=False)
 
     def gain(self, held: int) -> float:
@@ -256,16 +256,16 @@ def test_the_least_round_trip_is_kept_for_ten_seconds_and_then_measured_anew() -
     flow = probing()
     windows = set()
     for _ in range(3):
-        flow.bbr.sampled(flow.now_ns, 2 * RTT_NS, 0, 0)
+        flow.bbr.sampled(flow.now_ns, 2 * RTT_NS, 0, 0, pace=0)
         flow.round()
         windows.add(flow.bbr.window)
     assert windows <= {210, 212}
     measured_ns = flow.now_ns
-    flow.bbr.sampled(measured_ns, RTT_NS, 0, 0)
-    flow.bbr.sampled(measured_ns + 10 * 10**9, 2 * RTT_NS, 0, 0)
+    flow.bbr.sampled(measured_ns, RTT_NS, 0, 0, pace=0)
+    flow.bbr.sampled(measured_ns + 10 * 10**9, 2 * RTT_NS, 0, 0, pace=0)
     flow.bbr.control(measured_ns + 10 * 10**9, 1, 0, 100, recovers=False)
     assert flow.bbr.window > LEAST_SEGMENTS
-    flow.bbr.sampled(measured_ns + 10 * 10**9 + 1, 2 * RTT_NS, 0, 0)
+    flow.bbr.sampled(measured_ns + 10 * 10**9 + 1, 2 * RTT_NS, 0, 0, pace=0)
     flow.bbr.control(measured_ns + 10 * 10**9 + 1, 1, 0, 100, recovers=False)
     assert flow.bbr.window == LEAST_SEGMENTS
 
@@ -273,7 +273,7 @@ def test_the_least_round_trip_is_kept_for_ten_seconds_and_then_measured_anew() -
 def measure_round_trip(flow: Flow) -> None:
     """Let ten seconds pass and the round trip be measured with four segments in flight."""
     flow.now_ns += 11 * 10**9
-    flow.bbr.sampled(flow.now_ns, RTT_NS, 0, 0)
+    flow.bbr.sampled(flow.now_ns, RTT_NS, 0, 0, pace=0)
     assert acknowledged(flow.bbr, flow.now_ns, LEAST_SEGMENTS) == LEAST_SEGMENTS
     for _ in range(7):
         flow.now_ns += RTT_NS
@@ -303,7 +303,7 @@ def test_a_pause_does_not_let_the_round_trip_be_measured_before_something_has_ar
     flow = probing()
     flow.bbr.ran_out(0)
     flow.bbr.resumed(20 * 10**9, flow.now_ns + 20 * 10**9)
-    flow.bbr.sampled(flow.now_ns + 20 * 10**9, RTT_NS, 0, 0)
+    flow.bbr.sampled(flow.now_ns + 20 * 10**9, RTT_NS, 0, 0, pace=0)
     assert acknowledged(flow.bbr, flow.now_ns + 20 * 10**9, 50) > LEAST_SEGMENTS
 
 
@@ -348,14 +348,14 @@ def test_after_a_measurement_the_round_trip_is_known_for_ten_seconds() -> None:
     flow = probing()
     measure_round_trip(flow)
     flow.now_ns += 99 * 10**8
-    flow.bbr.sampled(flow.now_ns, 2 * RTT_NS, 0, 0)
+    flow.bbr.sampled(flow.now_ns, 2 * RTT_NS, 0, 0, pace=0)
     assert acknowledged(flow.bbr, flow.now_ns, 50) > LEAST_SEGMENTS
 
 
 def test_what_arrives_while_the_round_trip_is_measured_does_not_lower_the_rate() -> None:
     flow = probing()
     flow.now_ns += 11 * 10**9
-    flow.bbr.sampled(flow.now_ns, RTT_NS, 0, 0)
+    flow.bbr.sampled(flow.now_ns, RTT_NS, 0, 0, pace=0)
     for _ in range(15):
         flow.now_ns += RTT_NS // 4
         acknowledged(flow.bbr, flow.now_ns, LEAST_SEGMENTS)
@@ -372,7 +372,7 @@ def cubic_of(
     cubic = Cubic(is_reno=is_reno)
     cubic.window, cubic.threshold = window, threshold or cubic.threshold
     if measured:
-        cubic.sampled(10**9, CUBIC_RTT_NS, 0, 0)
+        cubic.sampled(10**9, CUBIC_RTT_NS, 0, 0, pace=0)
     if lost:
         cubic.window = cubic.threshold = cubic.reduced()
     return cubic
@@ -417,10 +417,10 @@ def test_a_small_window_grows_no_slower_than_renos_would() -> None:
 def test_late_acknowledgements_end_slow_start() -> None:
     cubic = cubic_of(100)
     for each in range(20):
-        cubic.sampled(10**9 + each * 5_000_000, CUBIC_RTT_NS, 1, 2)
+        cubic.sampled(10**9 + each * 5_000_000, CUBIC_RTT_NS, 1, 2, pace=0)
     assert cubic.in_slow_start
     for each in range(20):
-        cubic.sampled(2 * 10**9 + each * 5_000_000, CUBIC_RTT_NS + 20_000_000, 3, 4)
+        cubic.sampled(2 * 10**9 + each * 5_000_000, CUBIC_RTT_NS + 20_000_000, 3, 4, pace=0)
     assert (cubic.in_slow_start, cubic.threshold) == (False, 100)
 
 
@@ -439,7 +439,7 @@ def late_in_the_ninth(least_ns: int, later_ns: int, window: int = 100) -> list[b
     found = []
     for number, (rtt_ns, una) in enumerate([(least_ns, 1)] * 9 + [(least_ns + later_ns, 2)] * 9):
         # 3 ms apart, acknowledgements are no train.
-        cubic.sampled(10**9 + number * 3_000_000, rtt_ns, una, una)
+        cubic.sampled(10**9 + number * 3_000_000, rtt_ns, una, una, pace=0)
         found.append(cubic.in_slow_start)
     assert all(found[:-1])
     return found[8::9]
@@ -460,10 +460,10 @@ def test_windows_of_fewer_than_16_segments_stay_in_slow_start() -> None:
 
 def test_a_round_with_one_acknowledgement_in_time_is_not_late() -> None:
     cubic = cubic_of(100)
-    cubic.sampled(10**9, CUBIC_RTT_NS, 1, 1)
+    cubic.sampled(10**9, CUBIC_RTT_NS, 1, 1, pace=0)
     for number in range(20):
         rtt_ns = CUBIC_RTT_NS if number == 5 else 2 * CUBIC_RTT_NS
-        cubic.sampled(2 * 10**9 + number * 5_000_000, rtt_ns, 2, 2)
+        cubic.sampled(2 * 10**9 + number * 5_000_000, rtt_ns, 2, 2, pace=0)
     assert cubic.in_slow_start
 
 
@@ -472,7 +472,7 @@ def test_a_train_of_acknowledgements_over_more_than_half_a_round_trip_ends_slow_
     cubic = cubic_of(100)
     lasted_ns = 0
     while cubic.in_slow_start and lasted_ns < CUBIC_RTT_NS:
-        cubic.sampled(10**9 + lasted_ns, CUBIC_RTT_NS, 1, 200)
+        cubic.sampled(10**9 + lasted_ns, CUBIC_RTT_NS, 1, 200, pace=0)
         lasted_ns += apart_ns
     if apart_ns > 2_000_000:
         assert lasted_ns >= CUBIC_RTT_NS
@@ -486,29 +486,29 @@ def test_a_train_does_not_go_on_from_one_round_to_the_next() -> None:
     for number in range(100):
         # A round is what was sent when it began: here each has thirty acknowledgements.
         begun = number // 30
-        cubic.sampled(10**9 + number * 1_000_000, CUBIC_RTT_NS, 1 + begun, 1 + begun)
+        cubic.sampled(10**9 + number * 1_000_000, CUBIC_RTT_NS, 1 + begun, 1 + begun, pace=0)
     assert cubic.in_slow_start
 
 
 def test_reno_stays_in_slow_start_until_it_loses() -> None:
     reno = cubic_of(100, is_reno=True)
     for number in range(100):
-        reno.sampled(10**9 + number * 1_000_000, 10**7 * (number + 1), 1, 2)
+        reno.sampled(10**9 + number * 1_000_000, 10**7 * (number + 1), 1, 2, pace=0)
     assert reno.in_slow_start
 
 
 def test_round_trips_are_not_judged_in_the_first_second_after_a_loss() -> None:
     cubic = cubic_of(1000)
-    cubic.sampled(9 * 10**9, CUBIC_RTT_NS, 1, 1)
+    cubic.sampled(9 * 10**9, CUBIC_RTT_NS, 1, 1, pace=0)
     cubic.window = cubic.threshold = cubic.reduced()
     cubic.acknowledged(10 * 10**9, 1)
     cubic.threshold = 10_000
     for number in range(40):
-        cubic.sampled(10 * 10**9 + number * 24_000_000, 2 * CUBIC_RTT_NS, 2, 2)
+        cubic.sampled(10 * 10**9 + number * 24_000_000, 2 * CUBIC_RTT_NS, 2, 2, pace=0)
     assert cubic.in_slow_start
     for number in range(9):
         assert cubic.in_slow_start
-        cubic.sampled(11 * 10**9 + number * 5_000_000, 2 * CUBIC_RTT_NS, 2, 2)
+        cubic.sampled(11 * 10**9 + number * 5_000_000, 2 * CUBIC_RTT_NS, 2, 2, pace=0)
     assert not cubic.in_slow_start
 
 
@@ -605,14 +605,14 @@ def test_a_timeout_forgets_the_window_before_the_last_loss() -> None:
 def test_after_a_timeout_slow_start_is_judged_anew() -> None:
     cubic = cubic_of(100)
     for number in range(60):
-        cubic.sampled(10**9 + number * 1_000_000, CUBIC_RTT_NS, 1, 200)
+        cubic.sampled(10**9 + number * 1_000_000, CUBIC_RTT_NS, 1, 200, pace=0)
     assert not cubic.in_slow_start
     cubic.timed_out(2 * 10**9, 300)
     cubic.threshold = 1000
     for number in range(51):
-        cubic.sampled(2 * 10**9 + number * 1_000_000, CUBIC_RTT_NS, 300, 300)
+        cubic.sampled(2 * 10**9 + number * 1_000_000, CUBIC_RTT_NS, 300, 300, pace=0)
     assert cubic.in_slow_start
-    cubic.sampled(2 * 10**9 + 51 * 1_000_000, CUBIC_RTT_NS, 300, 300)
+    cubic.sampled(2 * 10**9 + 51 * 1_000_000, CUBIC_RTT_NS, 300, 300, pace=0)
     assert not cubic.in_slow_start
 
 

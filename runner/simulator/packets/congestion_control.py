@@ -15,7 +15,7 @@ from enum import IntEnum
 from random import Random
 from typing import Final
 
-from wanbed.runner.simulator.segments.segment import INITIAL_SEGMENTS, UNLIMITED, Segment, Stamp
+from wanbed.runner.simulator.packets.packet import INITIAL_SEGMENTS, UNLIMITED, Packet, Stamp
 
 _HIGH_GAIN: Final = 2.885
 _DRAIN_GAIN: Final = 1 / 2.885
@@ -63,7 +63,7 @@ class Bbr:
         self._conserves, self._recovered = False, True
         self._before = 0
         self._idle = False
-        self._sample: Segment | None = None
+        self._sample: Packet | None = None
         self._sample_limited = False
 
     @property
@@ -81,7 +81,7 @@ class Bbr:
         return min(max(int(self._pace * _BURST_NS), _LEAST_BURST), _MOST_BURST)
 
     def stamped(self, now_ns: int, *, idle: bool) -> Stamp:
-        """Return the stamp of a segment that is sent now, which measures the rate when it has arrived."""
+        """Return the stamp of a packet that is sent now, which measures the rate when it has arrived."""
         if idle:
             self._first_ns = self._delivered_ns = now_ns
         return Stamp(self._delivered, self._delivered_ns, self._first_ns, self._limited_until > 0)
@@ -99,18 +99,18 @@ class Bbr:
             elif self._mode is _Mode.PROBE_RTT:
                 self._end_probe(now_ns)
 
-    def arrived(self, segment: Segment, now_ns: int) -> None:
-        """Handle that a segment has arrived."""
-        self._delivered += 1
+    def arrived(self, packet: Packet, now_ns: int) -> None:
+        """Handle that a packet has arrived."""
+        self._delivered += packet.segments
         self._delivered_ns = now_ns
-        stamp = segment.stamp
+        stamp = packet.stamp
         if stamp is None:
             return
         if self._sample is None or self._sample.stamp is None or stamp.delivered >= self._sample.stamp.delivered:
-            self._sample = segment
-            self._first_ns = segment.sent_ns
+            self._sample = packet
+            self._first_ns = packet.sent_ns
 
-    def sampled(self, now_ns: int, rtt_ns: int, una: int, sent: int) -> None:
+    def sampled(self, now_ns: int, rtt_ns: int, una: int, sent: int, pace: int) -> None:
         """Handle a round-trip time."""
         expired = now_ns > self._least_ns + _EXPIRY_NS
         if rtt_ns <= self._least_rtt_ns or not self._least_rtt_ns or expired:
@@ -140,13 +140,13 @@ class Bbr:
     def _measure(self, now_ns: int) -> None:
         """Measure the rate at which the newest segment and those before it arrived (Linux: ``tcp_rate_gen``)."""
         self._round_starts = False
-        segment, self._sample = self._sample, None
+        packet, self._sample = self._sample, None
         if self._limited_until and self._delivered > self._limited_until:
             self._limited_until = 0
-        if segment is None or segment.stamp is None:
+        if packet is None or packet.stamp is None:
             return
-        stamp = segment.stamp
-        took_ns = max(segment.sent_ns - stamp.first_ns, now_ns - stamp.delivered_ns)
+        stamp = packet.stamp
+        took_ns = max(packet.sent_ns - stamp.first_ns, now_ns - stamp.delivered_ns)
         if stamp.delivered >= self._round_end:
             self._round_end = self._delivered
             self._rounds += 1
@@ -277,6 +277,7 @@ _RENO_SEGMENTS: Final = 15 / 8
 _LEAST_SEGMENTS: Final = 16
 _SAMPLES: Final = 8
 _TRAIN_NS: Final = 2_000_000
+_PACKETS_BYTES, _MOST_PACKETS_NS = 4 * 65_536, 1_000_000
 _LEAST_DELAY_NS: Final = 4_000_000
 _MOST_DELAY_NS: Final = 16_000_000
 _TICK_NS: Final = 10_000_000
@@ -333,8 +334,11 @@ class Cubic:
         """Tell whether the window is below the threshold."""
         return self.window < self.threshold
 
-    def sampled(self, now_ns: int, rtt_ns: int, una: int, sent: int) -> None:
-        """Handle a round-trip time. ``una`` and ``sent`` are the first byte not acknowledged and not sent."""
+    def sampled(self, now_ns: int, rtt_ns: int, una: int, sent: int, pace: int) -> None:
+        """Handle a round-trip time.
+
+        ``una`` and ``sent`` are the first byte not acknowledged and not sent, ``pace`` is in bytes a second.
+        """
         if self._is_reno:
             return
         tick = now_ns // _TICK_NS
@@ -342,16 +346,19 @@ class Cubic:
             return
         if not self._least_rtt_ns or rtt_ns < self._least_rtt_ns:
             self._least_rtt_ns = rtt_ns
-        if not self._found and self.in_slow_start and self.window >= _LEAST_SEGMENTS:
-            self._judge(now_ns, rtt_ns, una, sent)
+        if not self._found and self.in_slow_start:
+            self._judge(now_ns, rtt_ns, una, sent, pace)
 
-    def _judge(self, now_ns: int, rtt_ns: int, una: int, sent: int) -> None:
+    def _judge(self, now_ns: int, rtt_ns: int, una: int, sent: int, pace: int) -> None:
         """Leave slow start if acknowledgements come in a long train, or late (HyStart)."""
         if una > self._round_end:
             self._begin_round(now_ns, sent)
+        if self.window < _LEAST_SEGMENTS:
+            return
         if now_ns - self._acknowledged_ns <= _TRAIN_NS:
             self._acknowledged_ns = now_ns
-            if now_ns - self._round_ns > self._least_rtt_ns // 2:
+            packets_ns = min(_MOST_PACKETS_NS, _PACKETS_BYTES * 10**9 // pace) if pace else 0
+            if now_ns - self._round_ns > (self._least_rtt_ns + packets_ns) // 2:
                 self._found = True
         self._round_rtt_ns = min(self._round_rtt_ns or rtt_ns, rtt_ns)
         if self._samples < _SAMPLES:

@@ -1,0 +1,50 @@
+"""A packet of a connection's stream, and what has become of it."""
+
+from typing import Final, NamedTuple
+
+from wanbed.testbed.network.flow_model.line import FRAME_BYTES, PAYLOAD_BYTES
+
+INITIAL_SEGMENTS: Final = 10
+UNLIMITED: Final = 1 << 30
+HEADER_BYTES: Final = FRAME_BYTES - PAYLOAD_BYTES
+
+
+class Stamp(NamedTuple):
+    """The sender's state when it sent a packet.
+
+    How many segments had been delivered, and when the last one was; when the first one of those in flight was sent; and
+    whether data had run out.
+    """
+
+    delivered: int
+    delivered_ns: int
+    first_ns: int
+    limited: bool
+
+
+class Packet:
+    """A packet of a connection's stream, from byte ``start`` to before byte ``end``: one segment, or several at once.
+
+    ``segments`` counts them, as congestion windows do.
+    """
+
+    __slots__ = (
+        "arrived",
+        "end",
+        "in_flight",
+        "is_acknowledged",
+        "is_lost",
+        "resent",
+        "segments",
+        "sent_ns",
+        "stamp",
+        "start",
+    )
+
+    def __init__(self, start: int, end: int) -> None:
+        self.start, self.end = start, end
+        self.segments = -(-(end - start) // PAYLOAD_BYTES)
+        self.sent_ns = 0
+        self.in_flight = self.is_lost = self.is_acknowledged = self.resent = False
+        self.arrived = False
+        self.stamp: Stamp | None = None

@@ -1,0 +1,233 @@
+"""Simulate a channel packet by packet.
+
+Its chunks go over whichever of its connections has room first. Channels share the ways of their hosts.
+"""
+
+from array import array
+from collections import deque
+from collections.abc import Callable
+
+from wanbed.runner.simulator.event_queue import EventQueue
+from wanbed.runner.simulator.packets.congestion_control import Bbr, Cubic
+from wanbed.runner.simulator.packets.receiver import Receiver
+from wanbed.runner.simulator.packets.sender import TcpSender
+from wanbed.runner.simulator.packets.way import Gateways
+from wanbed.runner.tcp.channel import Accepted, Left
+from wanbed.testbed.network.flow_model.line import Line
+from wanbed.testbed.network.flow_model.striping import Striping
+from wanbed.testbed.network.tcp_settings import TcpSettings
+
+
+class _Transfer:
+    """A queued transfer: the arguments of ``Channel.queue``, and what has become of its chunks."""
+
+    __slots__ = (
+        "accepted",
+        "available_ns",
+        "chunks",
+        "first_ns",
+        "last_ns",
+        "left",
+        "size_bytes",
+        "unaccepted",
+        "unbegun",
+        "whole",
+    )
+
+    def __init__(self, available_ns: int, size_bytes: int, chunks: int, left: Left, accepted: Accepted | None) -> None:
+        self.available_ns, self.size_bytes = available_ns, size_bytes
+        self.left, self.accepted = left, accepted
+        self.chunks = self.unbegun = self.unaccepted = self.whole = chunks
+        self.first_ns = self.last_ns = -1
+
+
+class PacketChannel:
+    """A ``Channel`` over connections that are followed packet by packet.
+
+    As in the transport, a connection begins a chunk when the socket has room, the longest unused connection first. A
+    transfer is there when each of its chunks is there, in the order of its connection.
+    """
+
+    def __init__(self, events: EventQueue, line: Line) -> None:
+        self.line = line
+        self.history = array("q")
+        self._events = events
+        self._senders: list[TcpSender] = []
+        self._watched: set[TcpSender] = set()
+        self._ends: dict[TcpSender, deque[tuple[int, _Transfer]]] = {}
+        self._unaccepted: dict[TcpSender, deque[tuple[int, _Transfer]]] = {}
+        self._waiting: deque[_Transfer] = deque()
+        self._begun = 0
+        self._is_dealing = False
+
+    def add(self, sender: TcpSender) -> None:
+        """Add a connection."""
+        self._senders.append(sender)
+        self._ends[sender] = deque()
+        self._unaccepted[sender] = deque()
+
+    def arrival_ns(self, left_ns: int) -> int:
+        """Return when a byte arrives that has left at that time, jitter apart."""
+        return left_ns + self.line.latency_ns
+
+    def report_ns(self, now_ns: int) -> int:
+        """Return when the sender knows what the receiver reports now."""
+        return now_ns + self.line.return_ns
+
+    def queue(
+        self,
+        available_ns: int,
+        size_bytes: int,
+        left: Left,
+        striping: Striping | None = None,
+        *,
+        accepted: Accepted | None = None,
+        at_once: bool = True,
+    ) -> None:
+        """Queue a transfer as ``Channel.queue`` says. ``left`` is called when its last missing segment is sent."""
+        chunks = 1 if striping is None else max(min(striping.chunks, size_bytes), 1)
+        transfer = _Transfer(available_ns, size_bytes, chunks, left, accepted)
+        self._waiting.append(transfer)
+        self._events.at(max(available_ns, self._events.now_ns), self._available, transfer)
+
+    def _available(self, now_ns: int, transfer: _Transfer) -> None:
+        if not transfer.size_bytes:
+            self._waiting.remove(transfer)
+            transfer.left(now_ns, now_ns)
+            if transfer.accepted is not None:
+                transfer.accepted(now_ns)
+            return
+        if self._has_chunk(now_ns):
+            # Connections that wait to be writable are not asked.
+            for sender in sorted([each for each in self._senders if each not in self._watched], key=_last_begun):
+                if not self._has_chunk(now_ns):
+                    break
+                if sender.takes_more:
+                    self._begin_chunk(sender, now_ns)
+            self._deal(now_ns)
+
+    def progressed(self, sender: TcpSender, now_ns: int) -> None:
+        """Handle that a connection may have sent more: the kernel accepts more, and whoever writes may go on."""
+        self._accept(sender, now_ns)
+        if self._waiting and not self._is_dealing and sender.has_room:
+            self._is_dealing = True
+            self._events.at(now_ns, self._deal_again, None)
+
+    def _accept(self, sender: TcpSender, now_ns: int) -> None:
+        unaccepted = self._unaccepted[sender]
+        while unaccepted and unaccepted[0][0] <= sender.accepted:
+            _, transfer = unaccepted.popleft()
+            transfer.unaccepted -= 1
+            if not transfer.unaccepted and transfer.accepted is not None:
+                transfer.accepted(now_ns)
+
+    def _deal_again(self, now_ns: int, _: None) -> None:
+        self._is_dealing = False
+        self._deal(now_ns)
+
+    def _has_chunk(self, now_ns: int) -> bool:
+        return bool(self._waiting) and self._waiting[0].available_ns <= now_ns
+
+    def _deal(self, now_ns: int) -> None:
+        """Let writable connections begin chunks, one each in its turn, while there are chunks."""
+        begun = True
+        while begun:
+            begun = False
+            for sender in sorted(self._senders, key=_last_begun):
+                if self._has_chunk(now_ns) and sender.has_room and not self._unaccepted[sender]:
+                    self._begin_chunk(sender, now_ns)
+                    begun = True
+        if self._has_chunk(now_ns):
+            self._watched.update(self._senders)
+        else:
+            self._watched = {sender for sender in self._senders if self._unaccepted[sender]}
+
+    def _begin_chunk(self, sender: TcpSender, now_ns: int) -> None:
+        waiting = self._waiting
+        transfer = waiting[0]
+        number = transfer.chunks - transfer.unbegun
+        size_bytes = (
+            transfer.size_bytes * (number + 1) // transfer.chunks - transfer.size_bytes * number // transfer.chunks
+        )
+        transfer.unbegun -= 1
+        if transfer.first_ns < 0:
+            transfer.first_ns = now_ns
+        self._begun += 1
+        sender.last_begun = self._begun
+        self._ends[sender].append((sender.written + size_bytes, transfer))
+        if not transfer.unbegun:
+            waiting.popleft()
+        self._unaccepted[sender].append((sender.written + size_bytes, transfer))
+        sender.write(size_bytes, now_ns)
+        self._accept(sender, now_ns)
+
+    def carried(self, from_ns: int, until_ns: int, size_bytes: int) -> None:
+        """Record when the line carries bytes."""
+        history, latency_ns = self.history, self.line.latency_ns
+        from_ns, until_ns = from_ns - latency_ns, until_ns - latency_ns
+        if history and history[-2] >= from_ns:
+            history[-2] = max(until_ns, history[-2])
+            history[-1] += size_bytes
+        else:
+            history.extend((max(from_ns, 0), until_ns, size_bytes))
+
+    def arrived(self, sender: TcpSender, at_ns: int, next_byte: int) -> None:
+        """Handle that a connection's bytes before ``next_byte`` are all there at ``at_ns``."""
+        ends = self._ends[sender]
+        while ends and ends[0][0] <= next_byte:
+            _, transfer = ends.popleft()
+            transfer.whole -= 1
+            transfer.last_ns = max(transfer.last_ns, at_ns)
+            if not transfer.whole:
+                left_ns = transfer.last_ns - self.line.latency_ns
+                transfer.left(min(transfer.first_ns, left_ns), left_ns)
+
+
+def _last_begun(sender: TcpSender) -> int:
+    return sender.last_begun
+
+
+class PacketLinks:
+    """The connections of all channels over the same gateways. ``seed`` determines the probes of BBR."""
+
+    def __init__(self, gateways: Gateways, events: EventQueue, seed: str) -> None:
+        self._gateways, self._events, self._seed = gateways, events, seed
+
+    def channel(
+        self, line: Line, hosts: tuple[str, str], connections: int, tcp: TcpSettings, *, unsent_bytes: int
+    ) -> PacketChannel:
+        """Return a channel from one host to another over newly opened connections.
+
+        Each of them may hold ``unsent_bytes``.
+        """
+        channel = PacketChannel(self._events, line)
+        source, destination = hosts
+        for number in range(connections):
+            seed = f"{self._seed} {source} {destination} {number}"
+            sender = TcpSender(
+                self._events,
+                channel,
+                Bbr(line.rtt_ns, seed) if tcp.congestion == "bbr" else Cubic(is_reno=tcp.congestion == "reno"),
+                self._gateways.way(source, destination),
+                most_bytes=tcp.window_bytes,
+                unsent_bytes=unsent_bytes,
+                restarts=tcp.restarts_after_idle,
+                most_segments=self._gateways.super_packet_frames(source) or _MOST_SEGMENTS,
+                rtt_ns=line.rtt_ns,
+            )
+            back = self._gateways.way(destination, source)
+            receiver = Receiver(self._events, back, sender.acknowledged, _arrival(channel, sender))
+            sender.connect(receiver)
+            channel.add(sender)
+        return channel
+
+
+_MOST_SEGMENTS = 45
+"""The most segments of a packet, where nothing but the kernel limits them."""
+
+
+def _arrival(channel: PacketChannel, sender: TcpSender) -> Callable[[int, int], None]:
+    def arrived(at_ns: int, next_byte: int) -> None:
+        channel.arrived(sender, at_ns, next_byte)
+
+    return arrived

@@ -1,0 +1,141 @@
+"""Simulate a ring all-reduce chunk by chunk, as ``wanbed.workloads.transport.ring_sum`` has it.
+
+A replica passes each chunk on as part of the next step as soon as it has arrived. At most a window of chunks is at a
+replica or on its way there: a further one waits until the replica has reported to the one before, a quarter of a window
+at a time, which chunks it has used. A replica has the result once all its chunks have arrived and the kernel has
+accepted all that it sends.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from functools import partial
+
+from wanbed.runner.simulator.event_queue import EventQueue
+from wanbed.runner.simulator.rings.ring_all_reduce import Done, RingCut
+from wanbed.runner.tcp.channel import Channel
+from wanbed.workloads.transport.frame import HEADER_BYTES
+from wanbed.workloads.transport.ring_round import cut_segments, ring_window_chunks
+
+_Chunk = tuple[int, int, int]
+"""A position, a step, and the number of a chunk within the segment of that step."""
+
+
+class ChunkedRing:
+    """The replicas of one stage, in the ring's order. ``channels[i]`` leads from position i to the next one."""
+
+    def __init__(self, channels: Sequence[Channel], size_bytes: int, cut: RingCut, events: EventQueue) -> None:
+        self.channels, self.events, self.steps = channels, events, cut.steps
+        self.chunks_bytes = [
+            [min(cut.chunk_bytes, end - at) for at in range(start, end, cut.chunk_bytes)]
+            for start, end in cut_segments(size_bytes, 1, len(channels))
+        ]
+        window = ring_window_chunks([len(each) for each in self.chunks_bytes], cut.chunk_bytes)
+        self.batch = max(1, window // 4)
+        self._credit = [window] * len(channels)
+        self._unsent: list[deque[tuple[_ChunkedRound, _Chunk]]] = [deque() for _ in channels]
+        self._rounds: dict[int, _ChunkedRound] = {}
+
+    def join(self, iteration: int, position: int, now_ns: int, done: Done) -> None:
+        """Join as in any ``Ring``."""
+        current = self._rounds.get(iteration)
+        if current is None:
+            current = self._rounds[iteration] = _ChunkedRound(self)
+        current.join(position, now_ns, done)
+        if current.joined == len(self.channels):
+            # Pending events still refer to the round.
+            del self._rounds[iteration]
+
+    def send(self, ring_round: "_ChunkedRound", chunk: _Chunk, now_ns: int) -> None:
+        """Send a chunk to the next position once there is room for it."""
+        self._unsent[chunk[0]].append((ring_round, chunk))
+        self._send_next(chunk[0], now_ns)
+
+    def give_credit(self, position: int, chunks: int, now_ns: int) -> None:
+        """Report to the position before that ``chunks`` chunks have been used at this one."""
+        before = (position - 1) % len(self.channels)
+        self.events.at(self.channels[before].report_ns(now_ns), self._credited, (before, chunks))
+
+    def _credited(self, now_ns: int, what: tuple[int, int]) -> None:
+        position, chunks = what
+        self._credit[position] += chunks
+        self._send_next(position, now_ns)
+
+    def _send_next(self, position: int, now_ns: int) -> None:
+        unsent, channel = self._unsent[position], self.channels[position]
+        count = len(self.channels)
+        while unsent and self._credit[position]:
+            self._credit[position] -= 1
+            ring_round, (_, step, number) = unsent.popleft()
+
+            size_bytes = self.chunks_bytes[(position - step) % count][number] + HEADER_BYTES
+            arrived = partial(self._left, ring_round, (position, step, number))
+            accepted = partial(self._accepted, ring_round, position)
+            channel.queue(now_ns, size_bytes, arrived, accepted=accepted, at_once=False)
+
+    def _left(self, ring_round: "_ChunkedRound", chunk: _Chunk, _: int, end_ns: int) -> None:
+        position, step, number = chunk
+        arrival_ns = max(self.channels[position].arrival_ns(end_ns), self.events.now_ns)
+        self.events.at(arrival_ns, ring_round.arrived, ((position + 1) % len(self.channels), step, number))
+
+    def _accepted(self, ring_round: "_ChunkedRound", position: int, at_ns: int) -> None:
+        self.events.at(max(at_ns, self.events.now_ns), ring_round.accepted, position)
+
+
+class _ChunkedRound:
+    """One all-reduce: what each position still has to receive, and what has come before it was ready."""
+
+    def __init__(self, ring: ChunkedRing) -> None:
+        self._ring = ring
+        self._count = count = len(ring.channels)
+        self.joined = 0
+        self._ready_ns = [-1] * count
+        self._done: list[Done | None] = [None] * count
+        self._early: list[list[_Chunk]] = [[] for _ in range(count)]
+        self._missing = [
+            sum(len(ring.chunks_bytes[(position - step - 1) % count]) for step in range(ring.steps))
+            for position in range(count)
+        ]
+        self._unaccepted, self._unreported = [0] * count, [0] * count
+
+    def join(self, position: int, now_ns: int, done: Done) -> None:
+        """Handle that the replica at ``position`` is ready."""
+        self.joined += 1
+        self._ready_ns[position], self._done[position] = now_ns, done
+        for number in range(len(self._ring.chunks_bytes[position])):
+            self._send((position, 0, number), now_ns)
+        for chunk in self._early[position]:
+            self._use(chunk, now_ns)
+        self._end(position, now_ns)
+
+    def arrived(self, now_ns: int, chunk: _Chunk) -> None:
+        """Handle that a position has received a chunk that the one before sent in a step."""
+        if self._ready_ns[chunk[0]] < 0:
+            self._early[chunk[0]].append(chunk)
+        else:
+            self._use(chunk, now_ns)
+
+    def accepted(self, now_ns: int, position: int) -> None:
+        """Handle that the kernel has accepted a chunk that a position sends."""
+        self._unaccepted[position] -= 1
+        self._end(position, now_ns)
+
+    def _send(self, chunk: _Chunk, now_ns: int) -> None:
+        self._unaccepted[chunk[0]] += 1
+        self._ring.send(self, chunk, now_ns)
+
+    def _use(self, chunk: _Chunk, now_ns: int) -> None:
+        position, step, number = chunk
+        self._missing[position] -= 1
+        self._unreported[position] += 1
+        if step + 1 < self._ring.steps:
+            self._send((position, step + 1, number), now_ns)
+        if self._unreported[position] >= self._ring.batch or not self._missing[position]:
+            self._ring.give_credit(position, self._unreported[position], now_ns)
+            self._unreported[position] = 0
+        self._end(position, now_ns)
+
+    def _end(self, position: int, now_ns: int) -> None:
+        done = self._done[position]
+        if done is not None and not self._missing[position] and not self._unaccepted[position]:
+            self._done[position] = None
+            done(self._ready_ns[position], now_ns)

@@ -1,1 +1,0 @@
-"""Simulate TCP segment by segment, for links that lose or jitter packets."""

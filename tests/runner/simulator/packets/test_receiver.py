@@ -1,0 +1,130 @@
+"""The receiving end: when it acknowledges, what an acknowledgement says, and what it remembers."""
+
+from tests.support.simulator.events import run_all
+from wanbed.ground.impairments import Impairments
+from wanbed.runner.simulator.event_queue import EventQueue
+from wanbed.runner.simulator.packets.packet import Packet
+from wanbed.runner.simulator.packets.receiver import ACKNOWLEDGEMENT_BYTES, Acknowledgement, Receiver
+from wanbed.runner.simulator.packets.way import Way
+from wanbed.testbed.network.flow_model.line import PAYLOAD_BYTES
+from wanbed.testbed.network.gateway_plan import NetemPlan
+
+MS = 1_000_000
+BACK_MS = 7
+SIZE = PAYLOAD_BYTES
+
+
+class Receiving:
+    """A receiver that expects ten full segments, and what it has said: times in milliseconds."""
+
+    def __init__(
+        self, *, loss: float = 0.0, rate_bytes_per_s: int | None = None, segments: int = 10, size_bytes: int = SIZE
+    ) -> None:
+        self.events = EventQueue()
+        self.acknowledgements: list[tuple[float, int, int]] = []
+        self.in_order: list[tuple[float, int]] = []
+        back = Way.over(self.events, NetemPlan(BACK_MS * MS, 1000, rate_bytes_per_s, Impairments(loss=loss)), "a")
+        self.receiver = Receiver(self.events, back, self._acknowledged, self._arrived)
+        self.packets = [Packet(size_bytes * each, size_bytes * (each + 1)) for each in range(segments)]
+        for packet in self.packets:
+            self.receiver.expect(packet)
+
+    def _acknowledged(self, now_ns: int, what: Acknowledgement) -> None:
+        self.acknowledgements.append((now_ns / MS, what.next_byte, what.packets))
+
+    def _arrived(self, at_ns: int, next_byte: int) -> None:
+        self.in_order.append((at_ns / MS, next_byte))
+
+    def arrive(self, *arrivals: tuple[int, int]) -> list[tuple[float, int, int]]:
+        """Let segments arrive, each given with its time in milliseconds. Return the acknowledgements."""
+        for at_ms, number in arrivals:
+            self.events.at(at_ms * MS, self.receiver.arrive, self.packets[number])
+        run_all(self.events)
+        return self.acknowledgements
+
+
+def test_an_acknowledgement_is_a_frame_of_headers_alone() -> None:
+    # Ethernet, IPv4, TCP with timestamps.
+    assert ACKNOWLEDGEMENT_BYTES == 14 + 20 + 32
+
+
+def test_segments_in_order_are_acknowledged_in_twos() -> None:
+    assert Receiving().arrive((1, 0), (2, 1), (3, 2), (5, 3)) == [
+        (2 + BACK_MS, 2 * SIZE, 2),
+        (5 + BACK_MS, 4 * SIZE, 4),
+    ]
+
+
+def test_a_single_segment_is_acknowledged_after_40_ms() -> None:
+    assert Receiving().arrive((1, 0)) == [(41 + BACK_MS, 1 * SIZE, 1)]
+    # Of three the last one's own 40 ms count, though a timer was set for the first one.
+    assert Receiving().arrive((1, 0), (2, 1), (3, 2)) == [(2 + BACK_MS, 2 * SIZE, 2), (43 + BACK_MS, 3 * SIZE, 3)]
+
+
+def test_two_delays_one_after_the_other_each_last_40_ms() -> None:
+    receiving = Receiving()
+    receiving.arrive((1, 0))
+    assert receiving.arrive((100, 1))[1:] == [(140 + BACK_MS, 2 * SIZE, 2)]
+
+
+def test_more_than_a_segment_and_less_than_one_are_acknowledged_at_once() -> None:
+    for size_bytes in (2 * SIZE, SIZE - 1):
+        assert Receiving(size_bytes=size_bytes).arrive((1, 0)) == [(1 + BACK_MS, size_bytes, 1)]
+
+
+def test_a_segment_that_leaves_a_gap_is_acknowledged_at_once_and_so_is_one_that_fills_it() -> None:
+    receiving = Receiving()
+    assert receiving.arrive((1, 1), (2, 2), (3, 0)) == [
+        (1 + BACK_MS, 0, 1),
+        (2 + BACK_MS, 0, 2),
+        (3 + BACK_MS, 3 * SIZE, 3),
+    ]
+    assert receiving.in_order == [(3, 3 * SIZE)]
+    # The gap is gone: twos again.
+    assert receiving.arrive((50, 3), (51, 4))[3:] == [(51 + BACK_MS, 5 * SIZE, 5)]
+
+
+def test_while_a_gap_is_open_each_segment_is_acknowledged_at_once_also_one_that_fills_a_part() -> None:
+    receiving = Receiving()
+    assert receiving.arrive((1, 1), (2, 3), (3, 0), (4, 2)) == [
+        (1 + BACK_MS, 0, 1),
+        (2 + BACK_MS, 0, 2),
+        (3 + BACK_MS, 2 * SIZE, 3),
+        (4 + BACK_MS, 4 * SIZE, 4),
+    ]
+    assert receiving.in_order == [(3, 2 * SIZE), (4, 4 * SIZE)]
+
+
+def test_a_segment_that_comes_twice_is_acknowledged_at_once_and_counts_once() -> None:
+    receiving = Receiving()
+    assert receiving.arrive((1, 0), (2, 0)) == [(2 + BACK_MS, 1 * SIZE, 1)]
+    assert receiving.in_order == [(1, 1 * SIZE)]
+    # Nothing waits to be acknowledged any more: the next one is alone again.
+    assert receiving.arrive((60, 1))[1:] == [(100 + BACK_MS, 2 * SIZE, 2)]
+
+
+def test_acknowledgements_are_packets_that_the_way_back_loses_and_takes_its_time_for() -> None:
+    assert Receiving(loss=1.0).arrive((1, 1), (2, 2)) == []
+    assert Receiving(rate_bytes_per_s=1000 * ACKNOWLEDGEMENT_BYTES).arrive((1, 1)) == [(1 + BACK_MS + 1, 0, 1)]
+
+
+def test_what_arrived_between_two_acknowledgements_is_told_in_order_of_arrival() -> None:
+    receiving = Receiving()
+    receiving.arrive((1, 1), (2, 0), (3, 2))
+    assert [receiving.packets.index(each) for each in receiving.receiver.arrived_since(0, 2)] == [1, 0]
+    assert receiving.receiver.arrived_since(2, 3) == [receiving.packets[2]]
+    assert receiving.receiver.arrived_since(3, 3) == []
+
+
+def test_what_was_told_is_forgotten_after_thousands_and_nothing_else_is() -> None:
+    receiving = Receiving(segments=10_000)
+    receiver, packets = receiving.receiver, receiving.packets
+    told = 0
+    for number, packet in enumerate(packets):
+        receiver.arrive(number, packet)
+        if number % 10 == 9:
+            assert receiver.arrived_since(told, number + 1) == packets[told : number + 1]
+            told = number + 1
+    receiver.arrive(20_000, packets[0])
+    run_all(receiving.events)
+    assert receiving.acknowledgements[-1][1:] == (10_000 * SIZE, 10_000)

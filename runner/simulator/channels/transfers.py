@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from wanbed.runner.simulator.event_queue import EventQueue
 from wanbed.runner.simulator.packets.packet_channel import PacketChannel
-from wanbed.runner.tcp.channel import Channel, Left
+from wanbed.runner.tcp.channel import Accepted, Channel, Left
 from wanbed.testbed.network.flow_model.line import Line
 from wanbed.testbed.network.flow_model.striping import Striping
 
@@ -42,6 +43,7 @@ class _Part:
     mate: int
     size_bytes: int
     left: Left
+    accepted: Accepted | None
 
 
 class OwnTransfers:
@@ -122,10 +124,14 @@ class SharedTransfers:
             size_bytes = self.size_bytes * (mate + 1) // count - self.size_bytes * mate // count
             available_ns = offer.time_ns if mate == owner else first_ns
             whole_ns = 0 if mate == owner else scattered_ns + channel.line.duration_ns(chunk_bytes)
-            left = self._leaving(owner, mate, offer, whole_ns)
+            left, accepted = self._leaving(owner, mate, offer, whole_ns), None
             if mate == owner and offer.released is not None:
-                left = self._releasing(offer, offer.released, scattered_ns, left)
-            part = _Part(mate, size_bytes, left)
+                release = partial(self._release, offer, offer.released, scattered_ns)
+                if isinstance(channel, PacketChannel):
+                    accepted = release
+                else:
+                    left = self._releasing(release, left)
+            part = _Part(mate, size_bytes, left, accepted)
             if self.turns or available_ns <= offer.time_ns:
                 self._queue(available_ns, part)
             else:
@@ -133,7 +139,7 @@ class SharedTransfers:
 
     def _queue(self, available_ns: int, part: "_Part") -> None:
         striping = None if self.stripings is None else self.stripings[part.mate]
-        self.channels[part.mate].queue(available_ns, part.size_bytes, part.left, striping)
+        self.channels[part.mate].queue(available_ns, part.size_bytes, part.left, striping, accepted=part.accepted)
 
     def _leaving(self, owner: int, mate: int, offer: _Offer, whole_ns: int) -> Callable[[int, int], None]:
         channel = self.channels[mate]
@@ -155,10 +161,14 @@ class SharedTransfers:
         return left
 
     @staticmethod
-    def _releasing(offer: _Offer, released: Released, scattered_ns: int, then: Left) -> Left:
+    def _release(offer: _Offer, released: Released, scattered_ns: int, left_ns: int) -> None:
+        offer.own_left_ns = max(left_ns, scattered_ns)
+        released(offer.own_left_ns)
+
+    @staticmethod
+    def _releasing(release: Accepted, then: Left) -> Left:
         def left(start_ns: int, end_ns: int) -> None:
-            offer.own_left_ns = max(end_ns, scattered_ns)
-            released(offer.own_left_ns)
+            release(end_ns)
             then(start_ns, end_ns)
 
         return left

@@ -144,7 +144,9 @@ def _fail_if_expected(fault: Exception) -> None:
     if isinstance(fault, InputError):
         first, *others = (*fault.mistakes, *_notes(fault))
         fail(first, BAD_INPUT, *others)
-    if isinstance(fault.__cause__, KeyboardInterrupt):  # Python wraps one that arrives while a class is made.
+    # Python wraps one that arrives while a class is made, and pydantic names one that arrives while it makes a model.
+    named = type(fault).__name__ == "SchemaError" and "KeyboardInterrupt" in str(fault)
+    if named or isinstance(fault.__cause__, KeyboardInterrupt):
         fail(_with_notes(_INTERRUPTED, fault), 128 + signal.SIGINT)
     if isinstance(fault, ModuleNotFoundError) and (fault.name or "").partition(".")[0] == "mininet":
         fail(

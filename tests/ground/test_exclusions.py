@@ -9,15 +9,15 @@ from wanbed.ground.exclusions import Exclusion, check_exclusions, first_refusal
 from wanbed.ground.strict_model import StrictModel
 
 
-class LinkSpec(StrictModel):
+class LanesSpec(StrictModel):
     colour: str = "none"
     lanes: int = 1
     origin: str | None = Field(default=None, alias="from")
 
 
 class RoadSpec(StrictModel):
-    links: tuple[LinkSpec, ...] = ()
-    bridge: LinkSpec | None = None
+    links: tuple[LanesSpec, ...] = ()
+    bridge: LanesSpec | None = None
     toll: bool = False
     free: bool = False
 
@@ -50,9 +50,9 @@ def test_only_what_is_met_is_refused_and_the_first_of_it() -> None:
 @pytest.mark.parametrize(
     ("road", "field"),
     [
-        (RoadSpec(links=(LinkSpec(), LinkSpec(lanes=2))), "links.1.lanes"),
-        (RoadSpec(bridge=LinkSpec(colour="red")), "bridge.colour"),
-        (RoadSpec(bridge=LinkSpec.model_validate({"from": "here"})), "bridge.from"),
+        (RoadSpec(links=(LanesSpec(), LanesSpec(lanes=2))), "links.1.lanes"),
+        (RoadSpec(bridge=LanesSpec(colour="red")), "bridge.colour"),
+        (RoadSpec(bridge=LanesSpec.model_validate({"from": "here"})), "bridge.from"),
         (RoadSpec(toll=True), "toll"),
     ],
 )
@@ -60,7 +60,7 @@ def test_of_a_model_only_fields_are_refused_that_are_given(road: RoadSpec, field
     paths = ("links.1.lanes", "links.0.lanes", "bridge.lanes", "bridge.colour", "bridge.from", "toll", "free")
     within = paths if len(road.links) > 1 else paths[2:]
     assert first_refusal([Exclusion(within, "why")], road) == f"{field}: why: leave {field.rpartition('.')[2]} out"
-    assert first_refusal([Exclusion(paths[2:], "why")], RoadSpec(bridge=LinkSpec(colour="none"))) is None
+    assert first_refusal([Exclusion(paths[2:], "why")], RoadSpec(bridge=LanesSpec(colour="none"))) is None
 
 
 def test_a_strict_model_checks_what_it_declares() -> None:

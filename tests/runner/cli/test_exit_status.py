@@ -11,6 +11,7 @@ from importlib import import_module
 
 import pytest
 import typer
+from pydantic_core import SchemaError
 
 from wanbed.ground.errors import InputError, MissingError
 from wanbed.results.records.run_store import RunError
@@ -141,8 +142,20 @@ def test_a_limit_of_the_process_or_a_module_that_hosts_need_is_what_the_machine_
         (typer.Exit(7), None, 7, ""),
         (KeyboardInterrupt(), None, 130, INTERRUPTED),
         (RuntimeError("Error calling __set_name__"), KeyboardInterrupt(), 130, INTERRUPTED),
+        (
+            SchemaError("Field `device`:\n    SchemaError: Error building:\n    KeyboardInterrupt: "),
+            None,
+            130,
+            INTERRUPTED,
+        ),
     ],
-    ids=["every mistake of an input has a line", "a status", "an interrupt", "an interrupt that Python wraps"],
+    ids=[
+        "every mistake of an input has a line",
+        "a status",
+        "an interrupt",
+        "an interrupt that Python wraps",
+        "an interrupt that pydantic names",
+    ],
 )
 def test_mistakes_statuses_and_interrupts_end_as_scripts_and_shells_expect(
     fault: BaseException,

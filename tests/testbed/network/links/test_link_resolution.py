@@ -53,8 +53,8 @@ def test_a_scale_of_zero_takes_the_distance_away() -> None:
 @pytest.mark.parametrize(
     ("topology", "text"),
     [
-        ({"scale": {"latency": -1}}, "topology.scale.latency: -1 is below 0"),
-        ({"scale": {"rate": 0}}, "topology.scale.rate: 0 is not above 0"),
+        ({"scale": {"latency": -1}}, "topology.scale.latency: -1 is below 0: give 0 at least"),
+        ({"scale": {"rate": 0}}, "topology.scale.rate: 0 is not above 0: give more"),
         ({"scale": {"rate": True}}, "topology.scale.rate: True is not a number"),
         ({"scale": {"rat": 2}}, "topology.scale.rat: unknown field, did you mean 'rate'?"),
     ],

@@ -29,12 +29,13 @@ PATIENCE_S = 240
 ATTEMPTS = 3
 """A machine that does something else meanwhile may disturb a measurement."""
 
+# Long enough that starting Python on a slow machine is a small part of the trial.
 EXPERIMENT = """
 topology:
   datacenters: [{name: east, hosts: 1}, {name: west, hosts: 2}]
   wan: {latency: 20ms, rate: 100Mbit, node_pair_rate: 80Mbit}
 compute: {forward: 5ms, backward: 10ms, activation: 256KiB}
-training: {microbatches: 4, iterations: 3, warmup: 1}
+training: {microbatches: 4, iterations: 40, warmup: 1}
 dilation: 1
 """
 

@@ -91,7 +91,7 @@ class FirstTokenTimes:
 
 @dataclass(frozen=True)
 class DeadlineOverruns:
-    """How often training had to wait for a GPU until prefill left it, in whole trials, and how long in total."""
+    """The waits of training for a GPU until prefill left it, in whole trials: their number, and their time in total."""
 
     count: int
     total_ns: int

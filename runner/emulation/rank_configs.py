@@ -53,7 +53,7 @@ _RACK_RENDEZVOUS_NS = 60_000_000_000
 
 @dataclass(frozen=True)
 class RankPatience:
-    """How long the ranks of a trial wait for each other.
+    """The time for which the ranks of a trial wait for each other.
 
     With ``starts_slowly`` they have more time for their rendezvous. A peer that is silent for ``peer_timeout_s`` of the
     testbed's clock is lost.

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from wanbed.ground.errors import InputError
 from wanbed.ground.exclusions import Exclusion, check_exclusions
 from wanbed.runner.resolve.experiment import SweepPoint
+from wanbed.runner.resolve.followed_packets import MODELLED_CONGESTION_CONTROLS
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
-from wanbed.runner.runs.not_modelled import MODELLED_CONGESTION_CONTROLS
 from wanbed.runner.trainings.program.resolution import ProgramVariant
 from wanbed.runner.trainings.torch_baseline.resolution import BaselineVariant
 from wanbed.testbed.relay.relay_substrate import check_can_be_relayed

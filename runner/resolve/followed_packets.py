@@ -7,8 +7,8 @@ from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 from wanbed.testbed.network.topology import Topology
 
-CONGESTION: Final = frozenset({"cubic", "reno"})
-"""The congestion controls that are followed without loss."""
+MODELLED_CONGESTION_CONTROLS: Final = frozenset({"cubic", "reno"})
+"""The congestion controls that are modelled without loss. The mean of connections takes any other for one of them."""
 
 
 def reason_not_followed(topology: Topology, variant: ResolvedVariant) -> str | None:
@@ -17,7 +17,9 @@ def reason_not_followed(topology: Topology, variant: ResolvedVariant) -> str | N
         return "where training is no pipeline, or sums over a star"
     if topology.changes:
         return "over links that change"
-    if variant.transport.congestion not in CONGESTION and not draws_packets(topology, variant.transport):
+    if variant.transport.congestion not in MODELLED_CONGESTION_CONTROLS and not draws_packets(
+        topology, variant.transport
+    ):
         return f"of {variant.transport.congestion} without loss"
     if any(other.transport.model != variant.transport.model for other in variant.beside):
         return "beside jobs whose packets are not"

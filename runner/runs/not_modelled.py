@@ -18,13 +18,11 @@ from wanbed.runner.experiment.quantities import AUTO
 from wanbed.runner.experiment.sweep import SweepPointSpec
 from wanbed.runner.experiment.transport_spec import TransportSpec
 from wanbed.runner.experiment.variant_spec import VariantSpec
+from wanbed.runner.resolve.followed_packets import MODELLED_CONGESTION_CONTROLS
 from wanbed.runner.resolve.packet_draws import is_impaired
 from wanbed.runner.resolve.validated_range import CONGESTION, beyond, configured_text, cubic_beyond
 from wanbed.testbed.network.links.wan_link import LinkConditions
 from wanbed.testbed.network.topology import Topology
-
-MODELLED_CONGESTION_CONTROLS = frozenset({"cubic", "reno"})
-"""Without loss: there the two do not differ, and the simulator treats any other control like them."""
 
 _TAKEN_EARLY = 2
 _OVER_TIME = "over time"

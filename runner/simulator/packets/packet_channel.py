@@ -15,6 +15,7 @@ from wanbed.runner.simulator.packets.way import Gateways
 from wanbed.runner.tcp.channel import Accepted, Left
 from wanbed.testbed.network.flow_model.line import Line
 from wanbed.testbed.network.flow_model.striping import Striping
+from wanbed.testbed.network.shared_rate import FRAMES_MAX
 from wanbed.testbed.network.tcp_settings import TcpSettings
 
 
@@ -212,7 +213,7 @@ class PacketLinks:
                 most_bytes=tcp.window_bytes,
                 unsent_bytes=unsent_bytes,
                 restarts=tcp.restarts_after_idle,
-                most_segments=self._gateways.super_packet_frames(source) or _MOST_SEGMENTS,
+                most_segments=self._gateways.super_packet_frames(source) or FRAMES_MAX,
                 rtt_ns=line.rtt_ns,
             )
             back = self._gateways.way(destination, source)
@@ -220,10 +221,6 @@ class PacketLinks:
             sender.connect(receiver)
             channel.add(sender)
         return channel
-
-
-_MOST_SEGMENTS = 45
-"""The most segments of a packet, where nothing but the kernel limits them."""
 
 
 def _arrival(channel: PacketChannel, sender: TcpSender) -> Callable[[int, int], None]:

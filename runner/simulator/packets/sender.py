@@ -130,7 +130,7 @@ class _Stream(Protocol):
 
 
 class _Written:
-    """What was written and not sent, in the kernel's buffers of ``most_bytes`` each: a packet has bytes of one alone.
+    """The bytes written and not sent, in the kernel's buffers of ``most_bytes`` each: a packet has bytes of one alone.
 
     What is written goes into the last buffer first.
     """

@@ -93,7 +93,7 @@ _INCOMPATIBLE = (
     Exclusion(("options", "placement", "training", "prefill", "pool"), "a program decides that itself"),
     Exclusion(_OF_OUR_TRANSPORT, "a program makes its own connections"),
 )
-"""What a variant with a program does not have."""
+"""The fields that a variant with a program does not have."""
 
 
 def resolve(written: WrittenVariant) -> ProgramVariant:

@@ -128,7 +128,7 @@ _INCOMPATIBLE = (
     Exclusion("transport.overlap", "the trace has its own order of computations and messages"),
     Exclusion("transport.all_reduce_overlap", "the trace has its own all-reduces, which overlap as it says"),
 )
-"""What a variant that replays a trace does not have, because the trace has its own or is not replayed with it."""
+"""The fields that a variant with a trace does not have: the trace has its own, or is not replayed with them."""
 
 
 def resolve(written: WrittenVariant) -> TraceVariant:

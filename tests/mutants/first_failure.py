@@ -17,3 +17,8 @@ def pytest_configure() -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_logstart() -> None:
     signal.setitimer(signal.ITIMER_PROF, MOST_PROCESSOR_S)
+
+
+def pytest_runtest_logfinish() -> None:
+    # Between tests and after the last one, a slow machine may need as much.
+    signal.setitimer(signal.ITIMER_PROF, 0)

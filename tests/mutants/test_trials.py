@@ -60,6 +60,19 @@ def test_tests_that_fail_without_a_fault_judge_none(root: Path) -> None:
         outcomes(root, [fault(root, "core/share.py", "*")])
 
 
+def test_the_time_after_the_last_test_is_not_of_a_test(root: Path) -> None:
+    (root / "tests/conftest.py").write_text(
+        "import time\n"
+        "def pytest_unconfigure():\n"
+        "    begin = time.process_time()\n"
+        "    while time.process_time() < begin + 0.6:\n"
+        "        pass\n",
+        encoding="utf-8",
+    )
+    planted = fault(root, "core/untested.py", "6")
+    assert outcomes(root, [planted]) == {planted: Outcome.SURVIVED}
+
+
 def test_a_seed_draws_the_same_faults_and_no_two_of_a_line(root: Path) -> None:
     modules = modules_of("core", root)
     faults = drawn(root, modules, 100, 5)

@@ -1,13 +1,13 @@
-"""Declare what does not go together: each slice has a table of exclusions, one loop checks it, in one form of message.
+"""Declare what is refused: what does not go together, names that must be known, and anything else.
 
-Pydantic is loaded by those who have models.
+Each slice yields its own, one loop checks them all. Pydantic is loaded by those who have models.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any
 
-from wanbed.ground.errors import InputError
+from wanbed.ground.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -19,7 +19,8 @@ class Exclusion:
     """Fields or options of the user's that do not go with something else, and why.
 
     ``when`` says that the other thing is there, ``instead`` what to give for it to go. ``leave`` is what else can be
-    left out: the field itself if it is None, nothing if it is empty.
+    left out: the field itself if it is None, nothing if it is empty. With ``given_in`` only fields count that this
+    model has been given: they have neither their default nor ``none``.
     """
 
     fields: str | tuple[str, ...]
@@ -28,31 +29,75 @@ class Exclusion:
     _: KW_ONLY
     when: bool = True
     leave: str | None = None
+    given_in: "BaseModel | None" = None
 
-    def refusal(self, field: str) -> str:
-        """Return the message for one of the fields: field, reason, remedy."""
-        leave = field.rpartition(".")[2] if self.leave is None else self.leave
-        remedies = (self.instead, f"leave {leave} out" if leave else "")
-        return f"{field}: {self.reason}: {', or '.join(filter(None, remedies))}"
+    def message(self, model: "BaseModel | None" = None) -> str | None:
+        """Return the message for the first field that counts, None if there is none: field, reason, remedy.
+
+        ``model`` replaces ``given_in`` where that is None.
+        """
+        model = model if self.given_in is None else self.given_in
+        for field in (self.fields,) if isinstance(self.fields, str) else self.fields:
+            if self.when and (model is None or _is_given(model, field)):
+                leave = field.rpartition(".")[2] if self.leave is None else self.leave
+                remedies = filter(None, (self.instead, f"leave {leave} out" if leave else ""))
+                return f"{field}: {self.reason}: {', or '.join(remedies)}"
+        return None
 
 
-def first_refusal(exclusions: Iterable[Exclusion], model: "BaseModel | None" = None) -> str | None:
-    """Return the message of the first exclusion that is met, None if everything goes together.
+@dataclass(frozen=True)
+class KnownName:
+    """A name of the user's in a field, which must be one of those that are ``known``.
 
-    Only fields count that are given in ``model``, where there is one: they have neither their default nor ``none``.
+    ``fault`` says what is wrong if it is none of them. The remedy is the name that is near, ``otherwise`` if none is.
     """
-    for exclusion in exclusions:
-        fields = (exclusion.fields,) if isinstance(exclusion.fields, str) else exclusion.fields
-        for field in fields if exclusion.when else ():
-            if model is None or _is_given(model, field):
-                return exclusion.refusal(field)
-    return None
+
+    field: str
+    written: str
+    known: Collection[str]
+    fault: str
+    otherwise: str
+
+    def message(self, _: "BaseModel | None" = None) -> str | None:
+        """Return the message, field, fault, remedy; None if the name is known."""
+        if self.written in self.known:
+            return None
+        return f"{self.field}: {self.fault}, {did_you_mean(self.written, self.known, self.otherwise)}"
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Something else that is refused, and why: one line that names field and remedy."""
+
+    text: str
+
+    def message(self, _: "BaseModel | None" = None) -> str:
+        """Return the line."""
+        return self.text
+
+
+Declared = Exclusion | KnownName | Refusal
+
+
+def first_refusal(declared: Iterable[Declared], model: "BaseModel | None" = None) -> str | None:
+    """Return the first message of what is declared, None if nothing is refused.
+
+    What comes after it is not asked for, so that a generator can rely on all that it has declared before.
+    ``model`` is that of exclusions that have none of their own.
+    """
+    return next((message for each in declared if (message := each.message(model)) is not None), None)
 
 
 def check_exclusions(*exclusions: Exclusion, of: "BaseModel | None" = None, where: str = "") -> None:
     """Raise InputError, which begins with ``where``, for the first exclusion that is met, as ``first_refusal`` does."""
     if (refusal := first_refusal(exclusions, of)) is not None:
         raise InputError(f"{where}{refusal}")
+
+
+def check_declared(declared: Iterable[Declared]) -> None:
+    """Raise InputError for the first that is refused of what is declared, as ``first_refusal`` finds it."""
+    if (refusal := first_refusal(declared)) is not None:
+        raise InputError(refusal)
 
 
 def _is_given(model: "BaseModel", path: str) -> bool:

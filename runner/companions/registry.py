@@ -21,7 +21,7 @@ COMPANIONS: dict[str, str] = {
 
 In ``on_hosts`` of a folder ``COMPANION`` is its class. In ``record`` ``simulated(topology, variant, simulation)``
 returns what a simulation leaves of it; where a folder has no ``record``, the field is named beside the figures of
-simulations as not modelled. In ``resolution`` ``check(point, variants)`` refuses what cannot run beside a training.
+simulations as not modelled. In ``resolution`` ``refusals(point, variants)`` yields what cannot run beside a training.
 """
 
 

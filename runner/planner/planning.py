@@ -7,7 +7,9 @@ from functools import cache, lru_cache
 from typing import Literal
 
 from wanbed.ground.errors import InputError, LocatedError, prefixed
+from wanbed.ground.exclusions import check_declared
 from wanbed.results.text import list_text
+from wanbed.runner.companions.link_changes.resolution import links_that_lose_all
 from wanbed.runner.experiment.compute_spec import SlowerSpec
 from wanbed.runner.experiment.sweep import SweepPointSpec
 from wanbed.runner.experiment.transport_spec import TransportSpec
@@ -34,7 +36,6 @@ from wanbed.runner.planner.search_space import (
     most_pipelines,
 )
 from wanbed.runner.resolve.cell_costs import cell_of, transfer_in_forwards
-from wanbed.runner.resolve.engine_limits import check_packets_arrive
 from wanbed.runner.resolve.pipeline_resolution import Layout, resolve_pipeline
 from wanbed.runner.resolve.pipeline_variant import PipelineVariant, PlannedPlacement
 from wanbed.runner.resolve.placement import place_stages
@@ -399,7 +400,7 @@ def planned_points(points: Iterable[SweepPointSpec]) -> Iterator[SweepPointSpec]
     """
     for point in points:
         with prefixed(f"{point.source}: "):
-            check_packets_arrive(point.spec.topology, point.topology)
+            check_declared(links_that_lose_all(point.spec.topology, point.topology))
         yield point
 
 

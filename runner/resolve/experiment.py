@@ -9,21 +9,19 @@ from pathlib import Path
 from typing import Any
 
 from wanbed.ground.errors import InputError, prefixed
+from wanbed.ground.exclusions import check_declared
 from wanbed.results.records.trial_id import TrialId
 from wanbed.runner.companions.background.resolution import resolve_background
 from wanbed.runner.companions.faults.resolution import FaultPlan, resolve_faults
-from wanbed.runner.companions.link_changes.resolution import check_changing_links_train
-from wanbed.runner.companions.losses.resolution import check_learning, resolve_text
-from wanbed.runner.companions.registry import COMPANIONS, companion_layer
+from wanbed.runner.companions.losses.resolution import resolve_text
 from wanbed.runner.experiment.experiment_document import ExperimentDocument
 from wanbed.runner.experiment.experiment_spec import ExperimentSpec
 from wanbed.runner.experiment.sweep import MAX_TRIALS, SweepPointSpec, sweep_point_specs
 from wanbed.runner.resolve.connections import NetworkDemand, network_demand
-from wanbed.runner.resolve.engine_limits import check_engine, check_packets_arrive
-from wanbed.runner.resolve.fields_in_use import check_sections_in_use
 from wanbed.runner.resolve.packet_draws import draws_packets
 from wanbed.runner.resolve.pipeline_resolution import Choose
 from wanbed.runner.resolve.pipeline_variant import PipelineVariant
+from wanbed.runner.resolve.refusals import point_refusals, variant_refusals
 from wanbed.runner.resolve.resolved_variant import BackgroundFlow, ResolvedVariant
 from wanbed.runner.resolve.stage_costs import profile_conditions
 from wanbed.runner.resolve.variant_resolution import resolve_variants
@@ -239,50 +237,13 @@ def _check_places(places: int, field: str) -> None:
 
 
 def _resolve_point(point: SweepPointSpec, directory: Path, choose: Choose, *, trains: bool) -> SweepPoint:
-    spec, training = point.spec, point.spec.training
-    if trains:
-        check_packets_arrive(spec.topology, point.topology)
-        check_changing_links_train(point.topology)
-    if training.iterations <= training.warmup:
-        raise InputError(
-            f"training.iterations: {training.iterations}, of which {training.warmup} warm up, leaves none to "
-            "measure: give more iterations than warmup"
-        )
-    for position, job in enumerate(spec.jobs):
-        if job.iterations is not None and job.iterations <= training.warmup:
-            raise InputError(
-                f"jobs.{position}.iterations: {job.iterations}, of which {training.warmup} warm up, leaves none to "
-                "measure: give more iterations than warmup"
-            )
-    checked = spec.compute.check_iteration
-    if checked is not None and checked + 1 >= training.warmup:
-        fault = (
-            "is the last of the warm-up, and the profiler slows the iteration after it too, by a second on a GPU"
-            if checked + 1 == training.warmup
-            else "is measured, and the profiler slows what it watches"
-        )
-        earlier = f", or one of the first {training.warmup - 1}" if training.warmup > 1 else ""
-        raise InputError(
-            f"compute.check_iteration: {checked}, counted from 0, {fault}: give a training.warmup of {checked + 2}"
-            f"{earlier}"
-        )
-    backend = spec.compute.backend
-    if spec.dilation not in {"auto", 1}:
-        if backend.real_time:
-            raise InputError(f"dilation: what {backend.title} computes cannot be dilated: give 1 or auto")
-        if any(variant.program is not None for variant in spec.variants):
-            raise InputError("dilation: what a program computes cannot be dilated: give 1 or auto")
+    spec = point.spec
+    check_declared(point_refusals(point, trains=trains))
     variants = resolve_variants(spec, point.topology, directory, choose, point.values)
-    check_engine(spec, point.topology, variants)
-    check_learning(spec, variants)
-    for companion in COMPANIONS:
-        layer = companion_layer(companion, "resolution") if getattr(spec, companion, None) else None
-        if layer is not None and hasattr(layer, "check"):
-            layer.check(point, variants)
+    check_declared(variant_refusals(point, variants, trains=trains))
     faults = resolve_faults(point, variants, directory, choose)
-    if trains and (background := resolve_background(point, variants)):
+    if trains and (background := resolve_background(point)):
         variants = tuple(replace(variant, background=background) for variant in variants)
-    check_sections_in_use(spec)
     return SweepPoint(
         point.index,
         point.values,

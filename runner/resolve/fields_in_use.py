@@ -6,7 +6,7 @@ A run's document has every default filled in, so that only a value beside the de
 from collections.abc import Iterator
 
 from wanbed.ground.errors import InputError
-from wanbed.ground.exclusions import Exclusion
+from wanbed.ground.exclusions import Exclusion, check_exclusions
 from wanbed.ground.strict_model import StrictModel
 from wanbed.results.text import list_text
 from wanbed.runner.experiment.compute_spec import ComputeSpec
@@ -31,22 +31,21 @@ def check_variant_in_use(written: WrittenVariant) -> None:
         raise InputError(f"{written.field}.prefill: the bubbles of {title} are not known: give prefill: none")
     for path in _given_to_variant(written.variant):
         if not TRAININGS[schedule].uses_field(path):
-            raise _unused(f"{written.field}.{path}", [schedule])
+            check_exclusions(_unused(f"{written.field}.{path}", [schedule]))
 
 
-def check_sections_in_use(spec: ExperimentSpec) -> None:
-    """Raise InputError for the model, and for a field of ``compute`` or ``training``, that no variant uses."""
+def unused_sections(spec: ExperimentSpec) -> Iterator[Exclusion]:
+    """Yield the model, and the fields of ``compute`` or ``training``, that no variant uses."""
     schedules = list(dict.fromkeys(variant.schedule for variant in spec.variants))
     if any(each not in TRAININGS for each in schedules):
         return
     for path in _given_to_all(spec):
         if not any(TRAININGS[each].uses_field(path) for each in schedules):
-            raise _unused(path, schedules)
+            yield _unused(path, schedules)
 
 
-def _unused(field: str, schedules: list[str]) -> InputError:
-    titles = list_text([training_title(each) for each in schedules])
-    return InputError(Exclusion(field, f"not used by {titles}").refusal(field))
+def _unused(field: str, schedules: list[str]) -> Exclusion:
+    return Exclusion(field, f"not used by {list_text([training_title(each) for each in schedules])}")
 
 
 def _given_to_variant(variant: VariantSpec) -> Iterator[str]:

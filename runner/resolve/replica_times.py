@@ -3,12 +3,13 @@
 They come from a measured run, from slower GPUs, and from jitter.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from math import prod
 from typing import Any
 
 from wanbed.ground.errors import InputError, did_you_mean
+from wanbed.ground.exclusions import Exclusion
 from wanbed.results.text import list_text
 from wanbed.runner.experiment.compute_spec import SlowerSpec
 from wanbed.runner.experiment.experiment_spec import ExperimentSpec
@@ -173,14 +174,16 @@ def replica_times(written: WrittenVariant, placement: Placement, work: StageCost
     )
 
 
-def check_matches(spec: ExperimentSpec, placements: Sequence[Placement]) -> None:
-    """Raise InputError for an entry of ``compute.slower`` that is about no GPU that trains, in any variant."""
+def unmatched_slower(spec: ExperimentSpec, placements: Sequence[Placement]) -> Iterator[Exclusion]:
+    """Yield the entries of ``compute.slower`` that are about no GPU that trains, in any variant."""
     for position, entry in enumerate(spec.compute.slower):
-        if not any(_matches(entry, place) for placement in placements for place in placement.places):
-            raise InputError(
-                f"compute.slower.{position}: no stage is computed at {entry.choice}: name GPUs that train, or leave "
-                "the entry out"
-            )
+        yield Exclusion(
+            f"compute.slower.{position}",
+            f"no stage is computed at {entry.choice}",
+            "name GPUs that train",
+            when=not any(_matches(entry, place) for placement in placements for place in placement.places),
+            leave="the entry",
+        )
 
 
 def check_measured(

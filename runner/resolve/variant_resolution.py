@@ -1,11 +1,12 @@
 """Resolve the variants of a sweep point, each alone and beside those of other jobs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
-from wanbed.ground.errors import InputError, did_you_mean
+from wanbed.ground.errors import InputError
+from wanbed.ground.exclusions import KnownName
 from wanbed.results.text import list_text
 from wanbed.runner.companions.prefill.resolution import with_service
 from wanbed.runner.experiment.experiment_spec import ExperimentSpec
@@ -14,7 +15,6 @@ from wanbed.runner.experiment.quantities import MAX_NAME_LENGTH
 from wanbed.runner.resolve.fields_in_use import check_variant_in_use
 from wanbed.runner.resolve.pipeline_resolution import Choose, resolve_pipeline, waits_for_all
 from wanbed.runner.resolve.pipeline_variant import AmongJobs, PipelineVariant
-from wanbed.runner.resolve.replica_times import check_matches
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 from wanbed.runner.resolve.written_variant import WrittenVariant
 from wanbed.runner.trainings.registry import training_layer
@@ -42,7 +42,6 @@ def resolve_variants(
                 f"microbatches train on {variant.sequences_per_iteration} sequences an iteration, "
                 f"{first.name!r} on {first.sequences_per_iteration}: to be compared they need the same"
             )
-    check_matches(spec, [variant.placement for variant in resolved])
     return (*resolved, *_variants_at_once(spec.jobs, tuple(pipelines.values()))) if spec.jobs else resolved
 
 
@@ -58,18 +57,23 @@ def resolve_variant(written: WrittenVariant, choose: Choose) -> ResolvedVariant:
     return resolved
 
 
+def job_datacenters(jobs: Sequence[JobSpec], topology: Topology) -> Iterator[KnownName]:
+    """Yield the datacenters that jobs have hosts in."""
+    known = [datacenter.name for datacenter in topology.datacenters]
+    for position, job in enumerate(jobs):
+        for name in job.hosts:
+            otherwise = f"there are {', '.join(known)}"
+            yield KnownName(f"jobs.{position}.hosts", name, known, f"no datacenter {name!r}", otherwise)
+
+
 def _job_topologies(jobs: Sequence[JobSpec], topology: Topology) -> tuple[Topology, ...]:
     """Return for each job the network with the job's hosts alone, in every datacenter the first that are free.
 
-    Hosts that do not train belong to no job. Raise InputError for an unknown datacenter and for too many hosts.
+    Hosts that do not train belong to no job. Raise InputError for too many hosts.
     """
     taken = {datacenter.name: 0 for datacenter in topology.datacenters}
     found = []
     for position, job in enumerate(jobs):
-        for name in job.hosts:
-            if name not in taken:
-                remedy = did_you_mean(name, list(taken), f"there are {', '.join(taken)}")
-                raise InputError(f"jobs.{position}.hosts: no datacenter {name!r}, {remedy}")
         datacenters = []
         for datacenter in topology.datacenters:
             first, count = taken[datacenter.name], job.hosts.get(datacenter.name, 0)

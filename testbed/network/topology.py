@@ -4,11 +4,12 @@
 filled in and every link complete. Latencies are one-way.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 from wanbed.ground.errors import InputError
+from wanbed.ground.exclusions import Refusal, check_declared
 from wanbed.ground.impairments import UNIMPAIRED
 from wanbed.testbed.network.links.condition_trace import ConditionTrace
 from wanbed.testbed.network.links.link_resolution import resolve_links
@@ -207,14 +208,19 @@ def flow_host(datacenter: str, position: int) -> str:
     return f"{datacenter}-background-{position}"
 
 
-def check_can_be_emulated(topology: Topology) -> None:
-    """Raise InputError if a datacenter has more hosts than addresses."""
+def more_hosts_than_addresses(topology: Topology) -> Iterator[Refusal]:
+    """Yield the datacenters that have more hosts than an emulated one has addresses."""
     for position, datacenter in enumerate(topology.datacenters):
         if len(datacenter.hosts) > MAX_EMULATED_HOSTS_PER_DATACENTER:
-            raise InputError(
+            yield Refusal(
                 f"topology.datacenters.{position}.hosts: {len(datacenter.hosts)} hosts, where an emulated datacenter "
                 f"has {MAX_EMULATED_HOSTS_PER_DATACENTER} at most: take fewer, or simulate"
             )
+
+
+def check_can_be_emulated(topology: Topology) -> None:
+    """Raise InputError if a datacenter has more hosts than addresses."""
+    check_declared(more_hosts_than_addresses(topology))
 
 
 def check_does_not_change(topology: Topology, where: str, what: str, elsewhere: str) -> None:

@@ -1,11 +1,20 @@
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 import pytest
 from pydantic import Field
 
 from tests.support.runner.taken_values import words_of_refusal
 from wanbed.ground.errors import InputError
-from wanbed.ground.exclusions import Exclusion, check_exclusions, first_refusal
+from wanbed.ground.exclusions import (
+    Declared,
+    Exclusion,
+    KnownName,
+    Refusal,
+    check_declared,
+    check_exclusions,
+    first_refusal,
+)
 from wanbed.ground.strict_model import StrictModel
 
 
@@ -38,6 +47,23 @@ def test_a_refusal_is_field_reason_and_remedy(exclusion: Exclusion, words: str) 
     assert first_refusal([exclusion]) == words
 
 
+def test_a_name_must_be_known() -> None:
+    places = KnownName("a.0", "east", ("east", "west"), "no such place", "there are east, west")
+    assert first_refusal([places]) is None
+    assert first_refusal([replace(places, written="wset")]) == "a.0: no such place, did you mean 'west'?"
+    assert first_refusal([replace(places, written="north")]) == "a.0: no such place, there are east, west"
+
+
+def test_what_is_declared_after_a_refusal_is_not_asked_for() -> None:
+    def declared() -> Iterator[Declared]:
+        yield Exclusion("a", "one", when=False)
+        yield Refusal("b: two")
+        raise AssertionError
+
+    with pytest.raises(InputError, match=r"^b: two$"):
+        check_declared(declared())
+
+
 def test_only_what_is_met_is_refused_and_the_first_of_it() -> None:
     absent, present = Exclusion("a", "one", when=False), Exclusion("b", "two")
     assert first_refusal([]) is None
@@ -61,6 +87,9 @@ def test_of_a_model_only_fields_are_refused_that_are_given(road: RoadSpec, field
     within = paths if len(road.links) > 1 else paths[2:]
     assert first_refusal([Exclusion(within, "why")], road) == f"{field}: why: leave {field.rpartition('.')[2]} out"
     assert first_refusal([Exclusion(paths[2:], "why")], RoadSpec(bridge=LanesSpec(colour="none"))) is None
+    assert (
+        first_refusal([Exclusion(paths[2:], "why", given_in=RoadSpec()), Exclusion("toll", "why")], RoadSpec()) is None
+    )
 
 
 def test_a_strict_model_checks_what_it_declares() -> None:

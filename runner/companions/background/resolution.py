@@ -1,10 +1,11 @@
 """Resolve the section ``background``: check each flow, and work out its hosts and what it offers."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from wanbed.ground.errors import InputError
-from wanbed.ground.exclusions import Exclusion, check_exclusions
+from wanbed.ground.exclusions import Exclusion
 from wanbed.runner.companions.background.spec import BackgroundSpec
+from wanbed.runner.experiment.experiment_spec import ExperimentSpec
 from wanbed.runner.experiment.sweep import SweepPointSpec
 from wanbed.runner.experiment.transport_spec import TransportSpec
 from wanbed.runner.resolve.connections import tcp_settings
@@ -16,20 +17,20 @@ from wanbed.testbed.network.topology import flow_host
 from wanbed.workloads.background_flows.flow import OfferedRate, OnOffTimes
 
 
-def resolve_background(point: SweepPointSpec, variants: Sequence[ResolvedVariant]) -> tuple[BackgroundFlow, ...]:
-    """Return the flows of a sweep point. Raise InputError for what cannot run, LocatedError for a trace."""
-    spec, topology = point.spec, point.topology
-    if not spec.background:
-        return ()
-    for position, variant in enumerate(variants):
-        check_exclusions(
-            Exclusion(
-                f"variants.{position}.{'program' if isinstance(variant, ProgramVariant) else 'schedule'}",
-                "background runs beside trainings by a schedule of wanbed's ranks only",
-                when=not isinstance(variant, PipelineVariant) or not variant.follows_own_schedule,
-                leave="the variant or background",
-            )
+def background_refusals(spec: ExperimentSpec, variants: Sequence[ResolvedVariant]) -> Iterator[Exclusion]:
+    """Yield the variants that nothing runs beside in the background."""
+    for position, variant in enumerate(variants if spec.background else ()):
+        yield Exclusion(
+            f"variants.{position}.{'program' if isinstance(variant, ProgramVariant) else 'schedule'}",
+            "background runs beside trainings by a schedule of wanbed's ranks only",
+            when=not isinstance(variant, PipelineVariant) or not variant.follows_own_schedule,
+            leave="the variant or background",
         )
+
+
+def resolve_background(point: SweepPointSpec) -> tuple[BackgroundFlow, ...]:
+    """Return the flows of a sweep point. Raise InputError for one that nothing limits, LocatedError for a trace."""
+    spec, topology = point.spec, point.topology
     found = []
     for position, flow in enumerate(spec.background):
         places = [

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field, replace
 from itertools import combinations
 from pathlib import Path
 
-from wanbed.ground.errors import InputError, did_you_mean
-from wanbed.ground.exclusions import Exclusion, check_exclusions
+from wanbed.ground.errors import InputError
+from wanbed.ground.exclusions import Declared, Exclusion, KnownName, Refusal
 from wanbed.results.text import list_text
 from wanbed.runner.companions.background.spec import BackgroundSpec
 from wanbed.runner.companions.faults.spec import FaultSpec, PlannedFault, Recovery
@@ -51,160 +51,42 @@ class FaultPlan:
         return self.left[variant.name, lost] if lost else variant
 
 
-def resolve_faults(
-    point: SweepPointSpec, variants: Sequence[ResolvedVariant], directory: Path, choose: Choose
-) -> FaultPlan:
-    """Return what fails at a sweep point. ``directory`` and ``choose`` are as for ``resolve_variants``.
-
-    Raise InputError for what is not in the topology, for an engine that nothing fails in, and for a variant that does
-    not know failures.
-    """
-    spec, topology, values = point.spec, point.topology, point.values
+def fault_refusals(point: SweepPointSpec, variants: Sequence[ResolvedVariant]) -> Iterator[Declared]:
+    """Yield what is not in the topology, engines that nothing fails in, and variants that do not know failures."""
+    spec = point.spec
     backend = spec.compute.backend
-    check_exclusions(
-        Exclusion(
-            ("recovery", "checkpoint_every"),
-            "nothing fails",
-            "give fail, like [{host: east-1, at: 20s}]",
-            when=not spec.fail,
-        ),
-        Exclusion(
-            "checkpoint_every",
-            "nothing is restored from checkpoints",
-            "give recovery: restart",
-            when=spec.recovery == "none",
-        ),
-        Exclusion("recovery", f"{backend.title} saves no checkpoints", when=backend.trains and not backend.saves_state),
-        of=spec,
+    yield Exclusion(
+        ("recovery", "checkpoint_every"),
+        "nothing fails",
+        "give fail, like [{host: east-1, at: 20s}]",
+        when=not spec.fail,
+        given_in=spec,
+    )
+    yield Exclusion(
+        "checkpoint_every",
+        "nothing is restored from checkpoints",
+        "give recovery: restart",
+        when=spec.recovery == "none",
+        given_in=spec,
+    )
+    yield Exclusion(
+        "recovery",
+        f"{backend.title} saves no checkpoints",
+        when=backend.trains and not backend.saves_state,
+        given_in=spec,
     )
     if not spec.fail:
-        return FaultPlan()
+        return
     if spec.engine == "simulate":
-        check_exclusions(*_not_simulated(spec.fail, variants))
+        yield from _not_simulated(spec.fail, variants)
     for position, variant in enumerate(variants):
-        _check_variant(f"variants.{position}", variant, restarts=spec.recovery == "restart")
+        yield from _not_failing(f"variants.{position}", variant, restarts=spec.recovery == "restart")
     for position, entry in enumerate(spec.fail):
-        _check_fault(f"fail.{position}", entry, topology, variants)
-        check_exclusions(*_cut_off(f"fail.{position}", entry, spec.background))
-    planned = [PlannedFault.of(entry, topology) for entry in spec.fail]
+        yield from _not_there(f"fail.{position}", entry, point.topology, variants)
+        yield from _cut_off(f"fail.{position}", entry, spec.background)
+    planned = _planned(point)
     for variant in variants:
-        _check_returns(planned, variant)
-    faults = tuple(sorted(planned, key=lambda fault: fault.at_ns))
-    plan = FaultPlan(faults, spec.recovery, spec.checkpoint_every)
-    if spec.recovery == "none":
-        return plan
-    lost: frozenset[str] = frozenset()
-    left: dict[tuple[str, frozenset[str]], ResolvedVariant | str] = {}
-    for fault in faults:
-        lost |= frozenset(fault.hosts)
-        for position, variant in enumerate(variants) if lost else ():
-            written = WrittenVariant(spec, position, topology.without(lost), directory, values)
-            left[variant.name, lost] = _resolved(written, choose)
-    return replace(plan, left=left)
-
-
-def _resolved(written: WrittenVariant, choose: Choose) -> ResolvedVariant | str:
-    if not written.topology.hosts:
-        return "no host is left"
-    try:
-        return resolve_variant(written, choose)
-    except InputError as refusal:
-        return str(refusal)
-
-
-def _check_variant(where: str, variant: ResolvedVariant, *, restarts: bool) -> None:
-    name, transport = variant.spec.schedule, variant.transport
-    replicas = isinstance(variant, LocalUpdatesVariant)
-    check_exclusions(
-        Exclusion(
-            f"{where}.program",
-            "fail knows ranks of schedules only",
-            when=isinstance(variant, ProgramVariant),
-            leave="fail or the variant",
-        ),
-        Exclusion(
-            f"{where}.schedule",
-            f"torch's {name} has no part in fail",
-            when=isinstance(variant, BaselineVariant),
-            leave="fail or the variant",
-        ),
-        Exclusion(
-            f"{where}.schedule",
-            "replicas that synchronise seldom go on without one that fails only if each is a single stage of a star",
-            "give training.stages: 1 and options with topology: star and a quorum",
-            when=replicas and not variant.goes_on_without,
-            leave="fail",
-        ),
-        Exclusion(
-            "recovery",
-            f"the replicas of {where} that are left go on",
-            when=replicas and restarts,
-            leave="recovery or the variant",
-        ),
-        Exclusion(
-            f"{where}.schedule",
-            f"a {name} is replayed without failures",
-            when=not isinstance(variant, PipelineVariant),
-            leave="fail",
-        ),
-        Exclusion(
-            f"{where}.prefill",
-            "prefill has no part in fail",
-            "give prefill: none and no pool",
-            when=isinstance(variant, PipelineVariant) and variant.service is not None,
-            leave="fail",
-        ),
-        Exclusion(
-            f"{where}.transport.all_reduce",
-            f"{transport.all_reduce} does not end at once where a rank fails",
-            "give ring",
-            when=not transport.sums_over_transport,
-            leave="fail",
-        ),
-    )
-
-
-def _cut_off(where: str, fault: FaultSpec, flows: Sequence[BackgroundSpec]) -> Iterator[Exclusion]:
-    """Yield the flows in the background that a gateway's failure would end."""
-    for flow in flows:
-        yield Exclusion(
-            f"{where}.gateway",
-            f"the flow {flow.name!r} in the background would end with that of {fault.gateway}",
-            "let hosts or ranks fail",
-            when=fault.gateway in {flow.source, flow.destination},
-            leave="the flow",
-        )
-
-
-def _check_fault(where: str, fault: FaultSpec, topology: Topology, variants: Sequence[ResolvedVariant]) -> None:
-    if fault.host is not None:
-        check_host(topology, fault.host, f"{where}.host")
-    if fault.gateway is not None:
-        check_datacenter(topology, fault.gateway, f"{where}.gateway")
-    for variant in variants if fault.rank is not None else ():
-        ranks = len(variant.placement.places)
-        if fault.rank is not None and fault.rank >= ranks:
-            raise InputError(f"{where}.rank: {fault.rank}, and {variant.name!r} has ranks 0 to {ranks - 1}")
-
-
-_MOST_NAMED = 20
-
-
-def check_host(topology: Topology, name: str, field: str) -> None:
-    """Raise InputError, one line that begins with ``field``, for a host that nobody may name."""
-    # Hosts of flows in the background are nobody's to name.
-    _check(name, [host.name for host in topology.hosts if host.trains or host.serves], field)
-
-
-def check_datacenter(topology: Topology, name: str, field: str) -> None:
-    """Raise InputError, one line that begins with ``field``, for a datacenter that is not there."""
-    _check(name, [each.name for each in topology.datacenters], field)
-
-
-def _check(name: str, names: Sequence[str], field: str) -> None:
-    if name not in names:
-        remedy = did_you_mean(name, names, f"there are {list_text(list(names[:_MOST_NAMED]))}")
-        raise InputError(f"{field}: {name!r} is none, {remedy}")
+        yield from _not_coming_back(planned, variant)
 
 
 _EMULATE = "give engine: emulate (clock: virtual)"
@@ -232,33 +114,117 @@ def _not_simulated(faults: Sequence[FaultSpec], variants: Sequence[ResolvedVaria
         )
 
 
-def _check_returns(faults: Sequence[PlannedFault], variant: ResolvedVariant) -> None:
-    """Raise InputError for a fault of ``fail``, in its order, whose ranks in ``variant`` cannot come back.
+def _not_failing(where: str, variant: ResolvedVariant, *, restarts: bool) -> Iterator[Exclusion]:
+    name, transport = variant.spec.schedule, variant.transport
+    replicas = isinstance(variant, LocalUpdatesVariant)
+    yield Exclusion(
+        f"{where}.program",
+        "fail knows ranks of schedules only",
+        when=isinstance(variant, ProgramVariant),
+        leave="fail or the variant",
+    )
+    yield Exclusion(
+        f"{where}.schedule",
+        f"torch's {name} has no part in fail",
+        when=isinstance(variant, BaselineVariant),
+        leave="fail or the variant",
+    )
+    yield Exclusion(
+        f"{where}.schedule",
+        "replicas that synchronise seldom go on without one that fails only if each is a single stage of a star",
+        "give training.stages: 1 and options with topology: star and a quorum",
+        when=replicas and not variant.goes_on_without,
+        leave="fail",
+    )
+    yield Exclusion(
+        "recovery",
+        f"the replicas of {where} that are left go on",
+        when=replicas and restarts,
+        leave="recovery or the variant",
+    )
+    yield Exclusion(
+        f"{where}.schedule",
+        f"a {name} is replayed without failures",
+        when=not isinstance(variant, PipelineVariant),
+        leave="fail",
+    )
+    yield Exclusion(
+        f"{where}.prefill",
+        "prefill has no part in fail",
+        "give prefill: none and no pool",
+        when=isinstance(variant, PipelineVariant) and variant.service is not None,
+        leave="fail",
+    )
+    yield Exclusion(
+        f"{where}.transport.all_reduce",
+        f"{transport.all_reduce} does not end at once where a rank fails",
+        "give ring",
+        when=not transport.sums_over_transport,
+        leave="fail",
+    )
+
+
+def _not_there(
+    where: str, fault: FaultSpec, topology: Topology, variants: Sequence[ResolvedVariant]
+) -> Iterator[Declared]:
+    if fault.host is not None:
+        yield known_host(f"{where}.host", fault.host, topology)
+    if fault.gateway is not None:
+        yield _known(f"{where}.gateway", fault.gateway, [each.name for each in topology.datacenters])
+    for variant in variants if fault.rank is not None else ():
+        ranks = len(variant.placement.places)
+        if fault.rank is not None and fault.rank >= ranks:
+            yield Refusal(f"{where}.rank: {fault.rank}, and {variant.name!r} has ranks 0 to {ranks - 1}")
+
+
+_MOST_NAMED = 20
+
+
+def known_host(field: str, name: str, topology: Topology) -> KnownName:
+    """Declare that a field names a host. Hosts of flows in the background are nobody's to name."""
+    return _known(field, name, [host.name for host in topology.hosts if host.trains or host.serves])
+
+
+def _known(field: str, name: str, names: Sequence[str]) -> KnownName:
+    return KnownName(field, name, names, f"{name!r} is none", f"there are {list_text(list(names[:_MOST_NAMED]))}")
+
+
+def _cut_off(where: str, fault: FaultSpec, flows: Sequence[BackgroundSpec]) -> Iterator[Exclusion]:
+    """Yield the flows in the background that a gateway's failure would end."""
+    for flow in flows:
+        yield Exclusion(
+            f"{where}.gateway",
+            f"the flow {flow.name!r} in the background would end with that of {fault.gateway}",
+            "let hosts or ranks fail",
+            when=fault.gateway in {flow.source, flow.destination},
+            leave="the flow",
+        )
+
+
+def _not_coming_back(faults: Sequence[PlannedFault], variant: ResolvedVariant) -> Iterator[Declared]:
+    """Yield the faults of ``fail``, in its order, whose ranks in ``variant`` cannot come back.
 
     Only a replica of a star with a quorum can, which is not the one that gathers, and only once it has failed.
     """
     hit = [_ranks(fault, variant) for fault in faults]
     for position, (fault, ranks) in enumerate(zip(faults, hit, strict=True)):
-        if fault.back_ns is None or not ranks:
-            continue
-        check_exclusions(
-            Exclusion(
-                f"fail.{position}.for",
-                f"only a replica of a star with a quorum comes back, and {variant.name!r} has none",
-                when=not variant.goes_on_without,
-                leave="for or the variant",
-            ),
-            Exclusion(
-                f"fail.{position}.for",
-                f"the others do not go on without rank 0, which gathers in {variant.name!r}",
-                "let another one fail",
-                when=not ranks <= variant.goes_on_without,
-            ),
+        returns = fault.back_ns is not None and bool(ranks)
+        yield Exclusion(
+            f"fail.{position}.for",
+            f"only a replica of a star with a quorum comes back, and {variant.name!r} has none",
+            when=returns and not variant.goes_on_without,
+            leave="for or the variant",
+        )
+        yield Exclusion(
+            f"fail.{position}.for",
+            f"the others do not go on without rank 0, which gathers in {variant.name!r}",
+            "let another one fail",
+            when=returns and not ranks <= variant.goes_on_without,
         )
     for (first, one), (second, other) in combinations(enumerate(faults), 2):
         returns = one.back_ns is not None or other.back_ns is not None
         if returns and hit[first] & hit[second] and one.overlaps(other):
-            raise InputError(
+            yield Refusal(
                 f"fail.{second}: {one} and {other} fail together in {variant.name!r}, before one of them is back: give "
                 "other times"
             )
@@ -267,3 +233,40 @@ def _check_returns(faults: Sequence[PlannedFault], variant: ResolvedVariant) -> 
 def _ranks(fault: PlannedFault, variant: ResolvedVariant) -> frozenset[int]:
     places = enumerate(variant.placement.places)
     return frozenset(rank for rank, place in places if fault.hits(rank, place.host.name))
+
+
+def resolve_faults(
+    point: SweepPointSpec, variants: Sequence[ResolvedVariant], directory: Path, choose: Choose
+) -> FaultPlan:
+    """Return what fails at a sweep point, where ``fault_refusals`` have nothing against it.
+
+    ``directory`` and ``choose`` are as for ``resolve_variants``.
+    """
+    spec, topology, values = point.spec, point.topology, point.values
+    if not spec.fail:
+        return FaultPlan()
+    faults = tuple(sorted(_planned(point), key=lambda fault: fault.at_ns))
+    plan = FaultPlan(faults, spec.recovery, spec.checkpoint_every)
+    if spec.recovery == "none":
+        return plan
+    lost: frozenset[str] = frozenset()
+    left: dict[tuple[str, frozenset[str]], ResolvedVariant | str] = {}
+    for fault in faults:
+        lost |= frozenset(fault.hosts)
+        for position, variant in enumerate(variants) if lost else ():
+            written = WrittenVariant(spec, position, topology.without(lost), directory, values)
+            left[variant.name, lost] = _resolved(written, choose)
+    return replace(plan, left=left)
+
+
+def _planned(point: SweepPointSpec) -> list[PlannedFault]:
+    return [PlannedFault.of(entry, point.topology) for entry in point.spec.fail]
+
+
+def _resolved(written: WrittenVariant, choose: Choose) -> ResolvedVariant | str:
+    if not written.topology.hosts:
+        return "no host is left"
+    try:
+        return resolve_variant(written, choose)
+    except InputError as refusal:
+        return str(refusal)

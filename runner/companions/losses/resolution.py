@@ -1,10 +1,10 @@
 """Resolve the data that a training learns from and is evaluated on, and check that it can be evaluated."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from wanbed.ground.errors import InputError
-from wanbed.ground.exclusions import Exclusion, check_exclusions
+from wanbed.ground.exclusions import Declared, Exclusion, Refusal
 from wanbed.ground.units import format_size
 from wanbed.runner.experiment.experiment_spec import ExperimentSpec
 from wanbed.runner.experiment.training_spec import TrainingSpec
@@ -15,50 +15,49 @@ from wanbed.workloads.gpt.learnt_text import CORPORA, HeldOut, text_bytes
 from wanbed.workloads.kept_files import MAX_SNAPSHOT_BYTES, evaluated_after
 
 
-def check_learning(spec: ExperimentSpec, variants: Sequence[ResolvedVariant]) -> None:
-    """Raise InputError for fields on evaluation and seeds that have nothing to work on, or too much."""
+def learning_refusals(spec: ExperimentSpec, variants: Sequence[ResolvedVariant]) -> Iterator[Declared]:
+    """Yield fields on evaluation and seeds that have nothing to work on, or too much."""
     training, backend = spec.training, spec.compute.backend
-    undisturbed = "weights are kept of an undisturbed training on one machine"
-    others = {"engine": spec.engine == "rack", "jobs": bool(spec.jobs), "fail": bool(spec.fail)}
-    check_exclusions(
-        Exclusion(
-            ("training.evaluate_every", "training.vary_seed"),
-            f"{backend.title} learns nothing",
-            "give compute: {kind: torch}",
-            when=not backend.trains,
-        ),
-        Exclusion(
-            ("training.held_out", "training.held_out_sequences"),
-            "nothing is evaluated",
-            "give training.evaluate_every",
-            when=training.evaluate_every is None,
-        ),
-        Exclusion(
-            "training.held_out", "synthetic tokens are not held out, others are made", when=training.text is None
-        ),
-        *(
-            Exclusion("training.evaluate_every", undisturbed, when=given, leave=f"{name} or evaluate_every")
-            for name, given in others.items()
-        ),
-        of=spec,
+    yield Exclusion(
+        ("training.evaluate_every", "training.vary_seed"),
+        f"{backend.title} learns nothing",
+        "give compute: {kind: torch}",
+        when=not backend.trains,
+        given_in=spec,
+    )
+    yield Exclusion(
+        ("training.held_out", "training.held_out_sequences"),
+        "nothing is evaluated",
+        "give training.evaluate_every",
+        when=training.evaluate_every is None,
+        given_in=spec,
+    )
+    yield Exclusion(
+        "training.held_out",
+        "synthetic tokens are not held out, others are made",
+        when=training.text is None,
+        given_in=spec,
     )
     if training.evaluate_every is None:
         return
+    undisturbed = "weights are kept of an undisturbed training on one machine"
+    for name, given in (("engine", spec.engine == "rack"), ("jobs", spec.jobs), ("fail", spec.fail)):
+        yield Exclusion("training.evaluate_every", undisturbed, when=bool(given), leave=f"{name} or evaluate_every")
     if training.evaluate_every > training.iterations:
-        raise InputError(
+        yield Refusal(
             f"training.evaluate_every: {training.evaluate_every}, of {training.iterations} iterations: give fewer"
         )
-    _check_snapshots(spec, training.evaluate_every, variants)
+    yield from _too_many_snapshots(spec, training.evaluate_every, variants)
 
 
-def _check_snapshots(spec: ExperimentSpec, every: int, variants: Sequence[ResolvedVariant]) -> None:
+def _too_many_snapshots(spec: ExperimentSpec, every: int, variants: Sequence[ResolvedVariant]) -> Iterator[Refusal]:
     model = model_config(spec, "an evaluation")
     count = len(evaluated_after(spec.training.iterations, every))
     pipelines = max((variant.pipelines for variant in variants if not isinstance(variant, ProgramVariant)), default=0)
     # Kept in fp32 whatever the precision.
     size_bytes = 4 * model.parameters(0, 1) * pipelines * count
     if size_bytes > MAX_SNAPSHOT_BYTES:
-        raise InputError(
+        yield Refusal(
             f"training.evaluate_every: {count} evaluations keep {format_size(size_bytes)} of weights until a trial has "
             f"ended, more than {format_size(MAX_SNAPSHOT_BYTES)}: give a larger number"
         )

@@ -1,14 +1,14 @@
 """Resolve the section ``prefill`` and a variant's placement into the prefill service beside its training."""
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 
 from wanbed.ground.errors import InputError, did_you_mean, prefixed
-from wanbed.ground.exclusions import Exclusion, check_exclusions
+from wanbed.ground.exclusions import Declared, Exclusion, Refusal
 from wanbed.runner.companions.prefill.spec import DRAWN, MEASURED, PrefillSpec, TokensSpec
 from wanbed.runner.experiment.experiment_spec import ExperimentSpec
 from wanbed.runner.experiment.transport_spec import TransportSpec
@@ -192,8 +192,8 @@ def inference_work(spec: ExperimentSpec, model: InferenceModel) -> InferenceWork
     )
 
 
-def check_computed_prefill(spec: ExperimentSpec, variants: Iterable[ResolvedVariant]) -> None:
-    """Raise InputError for prefill that torch cannot compute in bubbles.
+def prefill_refusals(spec: ExperimentSpec, variants: Iterable[ResolvedVariant]) -> Iterator[Declared]:
+    """Yield prefill that torch cannot compute in bubbles.
 
     The tensors that torch makes have a fixed size, so ``kv`` and ``activation`` cannot be configured. The ranks of
     torch's baseline schedules are not this project's, so their bubbles cannot be filled.
@@ -202,10 +202,14 @@ def check_computed_prefill(spec: ExperimentSpec, variants: Iterable[ResolvedVari
         service = variant.service
         if service is None or service.inference is None:
             continue
-        made = "where torch computes, what it has made is sent"
-        check_exclusions(Exclusion(("prefill.kv", "prefill.activation"), made, "give compute: {kind: replay}"), of=spec)
+        yield Exclusion(
+            ("prefill.kv", "prefill.activation"),
+            "where torch computes, what it has made is sent",
+            "give compute: {kind: replay}",
+            given_in=spec,
+        )
         if isinstance(variant, BaselineVariant) and service.settings.policy is not FillPolicy.NONE:
-            raise InputError(
+            yield Refusal(
                 f"variants.{position}.prefill: {variant.schedule} is run by torch itself, whose bubbles are "
                 "not filled: give the variant prefill: none, or another schedule"
             )

@@ -10,12 +10,13 @@ from pydantic import BaseModel
 
 from tests.support.runner.small_experiment import sweep_point
 from wanbed.ground.errors import InputError
+from wanbed.ground.exclusions import check_declared
 from wanbed.results.reading.not_modelled import NotModelled
+from wanbed.runner.companions.link_changes.resolution import links_that_lose_all
 from wanbed.runner.emulation.network_choice import emulated_points
 from wanbed.runner.experiment.experiment_document import ExperimentDocument
 from wanbed.runner.experiment.experiment_spec import ExperimentSpec
 from wanbed.runner.planner.experiment_file import parse_experiment
-from wanbed.runner.resolve.engine_limits import check_packets_arrive
 from wanbed.runner.resolve.experiment import SweepPoint
 from wanbed.runner.runs.manifest import gather_manifest
 from wanbed.runner.runs.not_modelled import (
@@ -237,7 +238,7 @@ def test_a_manifest_reports_what_is_not_modelled(engine: str, key: str, tmp_path
 def test_a_link_that_loses_everything_is_refused_where_it_is_written(changes: dict[str, Any], field: str) -> None:
     spec = TopologySpec.model_validate({**TWO, **changes})
     with pytest.raises(InputError, match=re.escape(f"{field}: 100% between east and west: nothing arrives")):
-        check_packets_arrive(spec, resolve_topology(spec))
+        check_declared(links_that_lose_all(spec, resolve_topology(spec)))
 
 
 def test_a_profile_that_loses_everything_is_named(tmp_path: Path) -> None:

@@ -4,25 +4,22 @@ Stages are not placed yet.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import permutations, product
 from math import prod
-from pathlib import Path
 from typing import Any
 
-from wanbed.ground.errors import InputError, did_you_mean, prefixed, shortened, shown
-from wanbed.ground.exclusions import Exclusion, check_exclusions
-from wanbed.netem_profiles.preset import load_preset
-from wanbed.netem_profiles.traces import load_offered_trace, load_trace, named_traces, trace_text
+from wanbed.ground.errors import InputError, prefixed, shortened, shown
+from wanbed.ground.exclusions import Declared, Exclusion, KnownName, Refusal, check_declared
+from wanbed.netem_profiles.named_network import resolve_named_network
+from wanbed.netem_profiles.traces import load_offered_trace
 from wanbed.runner.experiment.experiment_document import ExperimentDocument
 from wanbed.runner.experiment.experiment_spec import ExperimentSpec
 from wanbed.runner.experiment.field_path import Steps, located, parse_path, with_value
 from wanbed.testbed.network.links.condition_trace import ConditionTrace
-from wanbed.testbed.network.links.wan_link import LinkConditions
-from wanbed.testbed.network.topology import Topology, resolve_topology, with_flow_hosts
-from wanbed.testbed.network.topology_spec import TopologySpec
+from wanbed.testbed.network.topology import Topology, with_flow_hosts
 
 MAX_SWEEP_POINTS = 1000
 
@@ -138,8 +135,9 @@ def sweep_point_specs(document: ExperimentDocument) -> Iterator[SweepPointSpec]:
         if earlier is not texts:
             raise InputError(f"{source}: sweep: {_same_values(earlier, texts)}")
         with prefixed(f"{here}: "):
-            topology, traces = _resolve_wan(own, directory)
-            topology = _with_background(own, topology)
+            check_declared(_network_refusals(own))
+            topology, traces = resolve_named_network(own.topology, own.traces, directory, own.seed)
+            topology = with_flow_hosts(topology, [(flow.source, flow.destination) for flow in own.background])
             offered = {}
             for flow in own.background:
                 if flow.trace is not None:
@@ -153,29 +151,30 @@ def _same_values(earlier: Mapping[str, str], texts: Mapping[str, str]) -> str:
     return f"{path}: {shown(earlier[path])} and {shown(texts[path])} are the same value, leave one of them out"
 
 
-def _resolve_wan(experiment: ExperimentSpec, directory: Path) -> tuple[Topology, dict[str, str]]:
-    """Return the network, and the text of each trace that its links name."""
+def _network_refusals(experiment: ExperimentSpec) -> Iterator[Declared]:
+    """Yield a network that lacks links or has no use for them, and the datacenters that flows must name."""
     spec = experiment.topology
     names = [datacenter.name for datacenter in spec.datacenters]
+    yield Exclusion(
+        ("topology.wan", "topology.profile", "topology.scale"),
+        "one datacenter has no WAN",
+        "add a datacenter",
+        when=len(names) == 1,
+        given_in=experiment,
+    )
     linked = {ends for link in spec.links for ends in ((link.ends, link.ends[::-1]) if link.between else (link.ends,))}
     missing = [ends for ends in permutations(names, 2) if ends not in linked]
-    of_a_wan = ("topology.wan", "topology.profile", "topology.scale")
-    no_wan = Exclusion(of_a_wan, "one datacenter has no WAN", "add a datacenter", when=len(names) == 1)
-    check_exclusions(no_wan, of=experiment)
     if spec.wan is None and spec.profile is None and missing:
-        raise InputError(
+        yield Refusal(
             f"topology.links: {_no_link(missing)}: give wan for all others, like {{latency: 40ms, rate: 10Gbit}}"
             if linked
             else "topology.wan: no network between the datacenters is given: give wan, like "
             "{latency: 40ms, rate: 10Gbit}, or a profile"
         )
-    texts: dict[str, str] = {}
-    traces: dict[str, ConditionTrace] = {}
-    for each in named_traces(spec):
-        texts[each.file] = trace_text(each, experiment.traces, directory)
-        traces[each.key] = load_trace(each, texts[each.file], experiment.traces, directory)
-    preset = _profile(spec, names, directory)
-    return resolve_topology(spec, preset, traces, experiment.seed), texts
+    for position, flow in enumerate(experiment.background):
+        for name, end in (("from", flow.source), ("to", flow.destination)):
+            field, otherwise = f"background.{position}.{name}", f"there are {', '.join(names)}"
+            yield KnownName(field, end, names, f"no datacenter {shown(end)}", otherwise)
 
 
 def _no_link(missing: Sequence[tuple[str, str]]) -> str:
@@ -187,25 +186,3 @@ def _no_link(missing: Sequence[tuple[str, str]]) -> str:
     ]
     more = f" and {len(said) - _NAMED} more" if len(said) > _NAMED else ""
     return f"there is no link {', '.join(said[:_NAMED])}{more}"
-
-
-def _with_background(experiment: ExperimentSpec, topology: Topology) -> Topology:
-    """Return the network with the hosts of flows in the background. Raise InputError for an unknown datacenter."""
-    known = [datacenter.name for datacenter in topology.datacenters]
-    for position, flow in enumerate(experiment.background):
-        for name, end in (("from", flow.source), ("to", flow.destination)):
-            if end not in known:
-                remedy = did_you_mean(end, known, f"there are {', '.join(known)}")
-                raise InputError(f"background.{position}.{name}: no datacenter {shown(end)}, {remedy}")
-    return with_flow_hosts(topology, [(flow.source, flow.destination) for flow in experiment.background])
-
-
-def _profile(
-    spec: TopologySpec, names: Iterable[str], directory: Path
-) -> Mapping[frozenset[str], LinkConditions] | None:
-    if spec.profile is None:
-        return None
-    try:
-        return load_preset(spec.profile, tuple(names), relative_to=directory)
-    except InputError as refusal:
-        raise InputError(f"topology.profile: {str(refusal).removeprefix('profile: ')}") from None

@@ -35,9 +35,8 @@ def resolve_links(
     names = [datacenter.name for datacenter in spec.datacenters]
     default = conditions_of(spec.wan or WanSpec())
     entries, pairs = _entries(spec, names), combinations(names, 2)
-    both = preset is not None and spec.wan is not None
-    check_exclusions(Exclusion("topology.profile", "a network preset replaces wan", when=both, leave="profile or wan"))
-
+    if preset is not None and spec.wan is not None:
+        raise InputError("topology.profile: a network preset replaces wan: leave profile or wan out")
     courses = Courses(traces or {}, seed)
 
     def resolved(one: str, other: str) -> tuple[LinkConditions, LinkCourse | None]:

@@ -132,6 +132,12 @@ def printing(folder: Path, text: str, status: int = 0) -> str:
     return f"cat {path}; exit {status}"
 
 
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(iperf3, "PATIENCE_S", 0.1)
+    monkeypatch.setattr(iperf3, "settling_s", lambda _: 0)
+
+
 @pytest.mark.parametrize(
     ("output", "goodput_bps"), [(IPERF3_TCP, 36352661393.559349), (IPERF3_UDP, 19978943.642749804)]
 )
@@ -203,18 +209,35 @@ def failing(folder: Path) -> dict[str, tuple[dict[str, str], str]]:
     }
 
 
+@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("what", ["a client", "a server", "a mute server", "a hanging client"])
-def test_a_measurement_that_fails_is_reported_and_leaves_no_process(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
-) -> None:
-    monkeypatch.setattr(iperf3, "PATIENCE_S", 0.1)
-    monkeypatch.setattr(iperf3, "settling_s", lambda _: 0)
+def test_a_measurement_that_fails_is_reported_and_leaves_no_process(tmp_path: Path, what: str) -> None:
     scripts, text = failing(tmp_path)[what]
     hosts = Hosts(**scripts)
     with pytest.raises(MeasurementError) as failed:
         measure_goodput(hosts, [Flow("east-0", "west-0")], rtt_s=0.0, seconds=0)
     assert str(failed.value) == text
     assert all(process.poll() is not None for process in hosts.processes)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_datagrams_are_sent_again_where_the_first_one_was_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(iperf3, "PATIENCE_S", 2.0)
+    first = tmp_path / "first"
+    hangs = f"test -e {first} || {{ touch {first}; exec sleep 60; }}; "
+    hosts = Hosts(client=hangs + printing(tmp_path, IPERF3_UDP))
+    flow = Flow("east-0", "west-0", udp_offered_bps=20_000_000)
+    assert measure_goodput(hosts, [flow], rtt_s=0.0, seconds=0) == [19978943.642749804]
+    assert len(hosts.processes) == 4
+    assert all(process.poll() is not None for process in hosts.processes)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_datagrams_of_which_none_arrives_are_not_sent_forever() -> None:
+    hosts = Hosts(client="exec sleep 60")
+    with pytest.raises(MeasurementError, match=r"^east-0 to west-0: iperf3 hung for 0 s$"):
+        measure_goodput(hosts, [Flow("east-0", "west-0", udp_offered_bps=20_000_000)], rtt_s=0.0, seconds=0)
+    assert len(hosts.processes) == 8
 
 
 def test_a_measurement_leaves_no_server_behind(tmp_path: Path) -> None:

@@ -235,7 +235,7 @@ def _written(
 def _priced(family: Family, written: WrittenVariant, layout: FamilyLayout, task: PlanningTask) -> FamilyPrice:
     variant: PipelineVariant = resolve_pipeline(written, _no_placement).without_variation()
     training, topology = written.spec.training, as_begun(written.topology)
-    effects = replace(effects_of(variant.transport), impairments=False)
+    effects = replace(effects_of(variant.transport), impairments=False, packets=False)
     simulation = simulate_variant(topology, variant, training.iterations, effects=effects, one_part=True)
     time_s = simulation.iteration_time_ns(training.warmup) / 1e9
     return FamilyPrice(

@@ -53,8 +53,8 @@ class Pricer:
     def price(self, variant: PipelineVariant, pulse: Pulse | None = None) -> Price:
         """Simulate a variant and return its price. ``pulse`` is told how far it is, and may end it by raising."""
         # A plan is for the network as it is when training begins: how long it will run is not known. What is drawn
-        # would make candidates differ by luck.
-        topology, effects = as_begun(self.topology), replace(self.effects, impairments=False)
+        # would make candidates differ by luck, and packets are too many to follow for each candidate.
+        topology, effects = as_begun(self.topology), replace(self.effects, impairments=False, packets=False)
         simulation = simulate_variant(
             topology, variant, self.iterations.iterations, effects=effects, one_part=True, pulse=pulse
         )

@@ -1,20 +1,36 @@
-"""Say which trials a simulation can follow packet by packet (``transport: {model: packets}``)."""
+"""Say which trials a simulation can follow packet by packet, and which of them have few packets."""
 
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from math import inf
 from typing import Final
 
+from wanbed.runner.resolve.connections import count_connections
 from wanbed.runner.resolve.packet_draws import draws_packets
 from wanbed.runner.resolve.pipeline_variant import PipelineVariant
+from wanbed.runner.resolve.placement import Pair
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.runner.resolve.stage_rings import ring_pairs
+from wanbed.testbed.network.flow_model.line import FRAME_BYTES, PAYLOAD_BYTES
+from wanbed.testbed.network.gateway_layout import plan_gateways
+from wanbed.testbed.network.shared_rate import FRAMES_MAX, Timers
 from wanbed.testbed.network.topology import Topology
 
 MODELLED_CONGESTION_CONTROLS: Final = frozenset({"cubic", "reno"})
 """The congestion controls that are modelled without loss. The mean of connections takes any other for one of them."""
+
+MOST_PACKETS: Final = 100_000
+"""The most packets of a trial that are followed with ``auto``: each takes 10 to 30 us."""
+
+_LEAST_BPS: Final = 2 * 10 * 8 * FRAME_BYTES
 
 
 def reason_not_followed(topology: Topology, variant: ResolvedVariant) -> str | None:
     """Return why the packets of a trial, and of the jobs beside it, cannot be followed; None if they can."""
     if not isinstance(variant, PipelineVariant) or variant.is_star:
         return "where training is no pipeline, or sums over a star"
+    if variant.background:
+        return "beside flows in the background"
     if topology.changes:
         return "over links that change"
     if variant.transport.congestion not in MODELLED_CONGESTION_CONTROLS and not draws_packets(
@@ -24,3 +40,61 @@ def reason_not_followed(topology: Topology, variant: ResolvedVariant) -> str | N
     if any(other.transport.model != variant.transport.model for other in variant.beside):
         return "beside jobs whose packets are not"
     return None
+
+
+def are_few_packets(topology: Topology, at_once: Sequence[PipelineVariant], iterations: int) -> bool:
+    """Return whether variants that train at once send ``MOST_PACKETS`` between hosts at most.
+
+    Packets that take a tenth of a second and more are never few: they time out again and again.
+    """
+    gateways = plan_gateways(topology, 0, Timers.VIRTUAL).gateways
+    frames = min(gateway.super_packet_frames or FRAMES_MAX for gateway in gateways)
+    packets = 0.0
+    for variant in at_once:
+        sizes = _PacketSizes(topology, variant, frames)
+        for pair, sent_bytes in _sent_bytes(variant):
+            packets += (variant.iterations or iterations) * sent_bytes / sizes.between(pair)
+            if packets > MOST_PACKETS:
+                return False
+    return True
+
+
+class _PacketSizes:
+    """The payload of the packets of a variant's connections that are neither slow at first nor held up by others.
+
+    They hold what a connection sends in a millisecond, more over short round trips, and ``frames`` at most
+    (Linux: ``tcp_tso_autosize``).
+    """
+
+    def __init__(self, topology: Topology, variant: PipelineVariant, frames: int) -> None:
+        self._topology, self._variant, self._frames = topology, variant, frames
+        self._known: dict[tuple[str, str], float] = {}
+
+    def between(self, pair: Pair) -> float:
+        """Return the bytes of a packet between two places."""
+        one, other = pair
+        ends = one.datacenter, other.datacenter
+        if ends not in self._known:
+            (connections,) = count_connections(self._topology, [pair], self._variant.transport).values()
+            rtt_ns, line_bps = self._topology.rtt_ns(*ends), self._topology.line_rate_bps(*ends)
+            window_bps = self._variant.tcp.window_bytes * 8e9 / rtt_ns if rtt_ns else inf
+            rate_bps = window_bps if line_bps is None else min(window_bps, line_bps / connections)
+            size_bytes = rate_bps / 8 / 1024 + (65_536 >> min(rtt_ns // 512_000, 31))
+            self._known[ends] = min(max(size_bytes // PAYLOAD_BYTES, 2), self._frames) * PAYLOAD_BYTES
+            if rate_bps < _LEAST_BPS:
+                self._known[ends] = 1 / MOST_PACKETS
+        return self._known[ends]
+
+
+def _sent_bytes(variant: PipelineVariant) -> Iterator[tuple[Pair, int]]:
+    """Yield two neighbours on different hosts, with what they send each other in an iteration, time and again."""
+    work = variant.work
+    for chain in variant.chains:
+        for boundary, (one, other) in enumerate(pairwise(chain)):
+            if one.host != other.host:
+                yield (one, other), 2 * variant.microbatches * work.activation_bytes[boundary]
+    if variant.pipelines == 1:
+        return
+    for stage, gradient_bytes in enumerate(work.gradient_bytes):
+        for ring in variant.rings(stage).rings:
+            yield from ((pair, 2 * gradient_bytes) for pair in ring_pairs(ring) if pair[0].host != pair[1].host)

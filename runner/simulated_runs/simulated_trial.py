@@ -10,13 +10,13 @@ from wanbed.results.records.trial_columns import TrialSpans
 from wanbed.results.records.trial_id import TrialId
 from wanbed.runner.companions.registry import companion_layers
 from wanbed.runner.resolve.experiment import SweepPoint
-from wanbed.runner.resolve.known_misses import known_miss_facts
+from wanbed.runner.resolve.known_misses import disagreement, follows_packets, misses_of
 from wanbed.runner.resolve.packet_draws import draws_packets
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 from wanbed.runner.runs.faults import TrialError
 from wanbed.runner.runs.trial_facts import TrialCourse, trial_facts
 from wanbed.runner.simulator.deadlock import SimulationError
-from wanbed.runner.simulator.simulation import Simulate
+from wanbed.runner.simulator.simulation import Simulate, Simulation
 from wanbed.runner.tcp.effects import effects_of
 from wanbed.testbed.network.topology import Topology
 
@@ -77,6 +77,13 @@ def simulated_record(trial: SimulatedTrial, simulate: Simulate) -> TrialRecord:
     """Simulate a trial, and gather what is kept. Raises SimulationError."""
     variant, effects = trial.variant, effects_of(trial.variant.transport)
     simulation = simulate(trial.topology, variant, trial.iterations, effects=effects)
+    misses = misses_of(trial.topology, variant, trial.iterations)
+    without = replace(effects, packets=False)
+    if not follows_packets(trial.topology, variant, trial.iterations):
+        effects = without
+    elif effects.packets:
+        by_mean = simulate(trial.topology, variant, trial.iterations, effects=without)
+        misses += disagreement(*(_period_ns(each, trial) for each in (simulation, by_mean)))
     parts = [layer.simulated(trial.topology, variant, simulation) for layer in companion_layers("record")]
     owners = [
         RankPlace(rank, place.host.name, place.datacenter, place.gpu, place.pipeline, place.stage)
@@ -96,7 +103,7 @@ def simulated_record(trial: SimulatedTrial, simulate: Simulate) -> TrialRecord:
     )
     facts = {
         **trial_facts(trial.topology, variant, course),
-        **known_miss_facts(trial.topology, variant),
+        **({"known_misses": [each.document() for each in misses]} if misses else {}),
         "tcp_effects": asdict(effects),
         "torch_times_of_profile": trial.planning_profile,
         "losses": [],
@@ -104,3 +111,10 @@ def simulated_record(trial: SimulatedTrial, simulate: Simulate) -> TrialRecord:
     }
     tables = {table: rows for part in parts for table, rows in part.tables.items()}
     return TrialRecord(trial.id, TrialSpans(owners, simulation.spans), tables, facts)
+
+
+def _period_ns(simulation: Simulation, trial: SimulatedTrial) -> float:
+    """Return the period of training, of a single iteration its end."""
+    if trial.iterations > max(trial.warmup, 1):
+        return simulation.iteration_time_ns(trial.warmup)
+    return float(simulation.spans.end_ns.max())

@@ -15,6 +15,7 @@ from wanbed.runner.companions.faults.simulation import SimulatedFailures
 from wanbed.runner.companions.prefill.resolution import planned_bubbles
 from wanbed.runner.companions.prefill.simulation import PrefillSimulation
 from wanbed.runner.resolve.connections import count_connections
+from wanbed.runner.resolve.known_misses import follows_packets
 from wanbed.runner.resolve.packet_draws import draws_packets
 from wanbed.runner.resolve.pipeline_variant import PipelineVariant, in_pipelines
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
@@ -76,7 +77,8 @@ def simulate_variant(
         return simulated
     variant = in_pipelines(variant)
     drawn = effects.impairments and draws_packets(topology, variant.transport)
-    packets = variant.transport.model == "packets"
+    # The timers of packets are those of a network that is not dilated.
+    packets = effects.follow_packets and dilation == 1 and follows_packets(topology, variant, iterations)
     alone = variant.service is None and not variant.beside and not variant.background and not drawn and not packets
     parts = equal_parts(variant) if symmetry and alone else 1
     jobs = [

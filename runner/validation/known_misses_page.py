@@ -9,7 +9,7 @@ from pathlib import Path
 
 from wanbed.ground.files import with_marked_text
 from wanbed.results.text import count_text
-from wanbed.runner.resolve.known_misses import MISS_CLASSES
+from wanbed.runner.resolve.known_misses import DISAGREEMENT, MISS_CLASSES
 from wanbed.runner.validation.page import table
 
 BEGIN = (
@@ -37,11 +37,12 @@ def main(arguments: list[str] | None = None) -> int:
 
 def kinds() -> str:
     """Return the kinds with their ranges and reasons, as Markdown."""
-    misses = [each.miss for each in MISS_CLASSES]
+    every = (*MISS_CLASSES, DISAGREEMENT)
+    misses = [each.miss for each in every]
     rows = [
         (f"`{miss.name}`", miss.what, miss.figure, miss.range_text, count_text(miss.cells, "trial")) for miss in misses
     ]
-    reasons = "".join(f"- `{each.miss.name}`: {each.why}\n" for each in MISS_CLASSES)
+    reasons = "".join(f"- `{each.miss.name}`: {each.why}\n" for each in every)
     return f"{table(('kind', 'a trial in which', 'figure', 'simulated / virtual - 1', 'over'), rows)}\n{reasons}"
 
 

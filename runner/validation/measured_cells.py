@@ -19,7 +19,7 @@ from wanbed.results.reading.run import Run
 from wanbed.results.report.background_table import background_rows
 from wanbed.runner.planner.experiment_file import load_experiment, parse_experiment
 from wanbed.runner.resolve.experiment import SweepPoint
-from wanbed.runner.resolve.known_misses import misses_of
+from wanbed.runner.resolve.known_misses import disagreement, misses_of
 from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 from wanbed.runner.validation.agreement import read_agreement, read_random_agreement
@@ -41,7 +41,8 @@ _COLUMNS = ("experiment", "sweep_point", "variant", "figure", "virtual", "simula
 class Cell:
     """One figure of one trial, in virtual time and simulated: ``virtual`` and ``simulated`` in the same unit.
 
-    ``source`` is the folder of reference results that it is from. ``figure`` is what was compared.
+    ``source`` is the folder of reference results that it is from. ``figure`` is what was compared, and
+    ``by_mean`` what it is by the mean of connections, if packets were followed.
     """
 
     source: str
@@ -51,6 +52,7 @@ class Cell:
     figure: str
     virtual: float
     simulated: float
+    by_mean: float | None = None
 
     @property
     def error(self) -> float:
@@ -66,7 +68,9 @@ class Cell:
     @property
     def misses(self) -> tuple[KnownMiss, ...]:
         """The known misses that apply to its simulation."""
-        return misses_of(self.point.topology, self.point.variant(self.variant))
+        variant = self.point.variant(self.variant)
+        told = misses_of(self.point.topology, variant, self.point.iterations(variant))
+        return told if self.by_mean is None else (*told, *disagreement(self.simulated, self.by_mean))
 
 
 def measured_cells(reference: Path, paper_experiments: Path) -> Iterator[Cell]:
@@ -110,7 +114,10 @@ def _followed_cells(folder: Path, cells: Iterable[Cell]) -> Iterator[Cell]:
         for row in csv.DictReader(lines):
             key = row["source"], row["experiment"], int(row["sweep_point"]), row["variant"], ITERATIONS
             cell = by_name[key]
-            yield replace(cell, source=PACKETS, point=_followed(cell.point), simulated=float(row["simulated"]))
+            simulated = float(row["simulated"])
+            yield replace(
+                cell, source=PACKETS, point=_followed(cell.point), simulated=simulated, by_mean=cell.simulated
+            )
 
 
 def _followed(point: SweepPoint) -> SweepPoint:

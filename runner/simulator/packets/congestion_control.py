@@ -285,7 +285,10 @@ _SETTLING_TICKS: Final = 100
 
 
 class Cubic:
-    """The window of one connection. ``window`` and ``threshold`` count segments. ``is_reno`` leaves cubic out."""
+    """The window of one connection. ``window`` and ``threshold`` count segments. ``is_reno`` leaves cubic out.
+
+    ``rtt_ns`` is that of the first bytes, 0 if there were none: HyStart takes longer round trips for late ones.
+    """
 
     __slots__ = (
         "_acknowledged",
@@ -312,13 +315,14 @@ class Cubic:
 
     is_paced = False
 
-    def __init__(self, *, is_reno: bool = False) -> None:
+    def __init__(self, rtt_ns: int = 0, *, is_reno: bool = False) -> None:
         self.window, self.threshold = INITIAL_SEGMENTS, UNLIMITED
         self._is_reno = is_reno
         self._counted = self._acknowledged = 0
         self._round_end = self._round_ns = self._acknowledged_ns = 0
         self._round_rtt_ns, self._samples = 0, 0
         self._reset()
+        self._least_rtt_ns = rtt_ns
 
     def _reset(self) -> None:
         self._count = 1

@@ -208,7 +208,7 @@ class PacketLinks:
             sender = TcpSender(
                 self._events,
                 channel,
-                Bbr(line.rtt_ns, seed) if tcp.congestion == "bbr" else Cubic(is_reno=tcp.congestion == "reno"),
+                _congestion_control(tcp.congestion, line.rtt_ns, seed),
                 self._gateways.way(source, destination),
                 most_bytes=tcp.window_bytes,
                 unsent_bytes=unsent_bytes,
@@ -221,6 +221,10 @@ class PacketLinks:
             sender.connect(receiver)
             channel.add(sender)
         return channel
+
+
+def _congestion_control(name: str, rtt_ns: int, seed: str) -> Bbr | Cubic:
+    return Bbr(rtt_ns, seed) if name == "bbr" else Cubic(rtt_ns, is_reno=name == "reno")
 
 
 def _arrival(channel: PacketChannel, sender: TcpSender) -> Callable[[int, int], None]:

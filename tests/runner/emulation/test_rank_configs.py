@@ -179,7 +179,7 @@ def test_torch_is_told_whether_kernels_are_to_be_deterministic(written: dict[str
     of = point(model="gpt-tiny", compute={"kind": "torch", **written}, training={"precision": "fp32"})
     works = [torch_work(plan.compute, tuple(ActionKind)) for plan in planned(of)]
     assert {work.device.deterministic for work in works} == {deterministic}
-    assert present(inference_work(of.spec, INFERENCE_MODELS["llama-tiny"])).deterministic is deterministic
+    assert present(inference_work(of.spec, INFERENCE_MODELS["llama-tiny"])).device.deterministic is deterministic
 
 
 def test_gradients_are_kept_where_asked(tmp_path: Path) -> None:

@@ -129,7 +129,7 @@ def test_file_paths_may_be_long() -> None:
         ({"variants": variant(training={"iterations": 2})}, "variants.0.training.iterations: unknown field"),
         (
             {"variants": variant(transport={"model": "perfect"})},
-            "variants.0.transport.model: 'perfect' is not known: give 'tcp', 'packets' or 'ideal'",
+            "variants.0.transport.model: 'perfect' is not known: give 'tcp', 'auto', 'packets' or 'ideal'",
         ),
         ({"sweep": {"training.stages": []}}, "sweep: training.stages: [] is no list of values, write it like [10ms"),
         ({"sweep": {"training.stages": 3}}, "sweep: training.stages: 3 is no list of values"),

@@ -5,16 +5,15 @@ from typing import Any
 
 import pytest
 
-from wanbed.results.reading.known_misses import known_misses_of
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.resolve.experiment import SweepPoint
 from wanbed.runner.resolve.known_misses import (
     MISS_CLASSES,
     WanTraffic,
-    known_miss_facts,
+    disagreement,
+    follows_packets,
     known_misses,
     misses_by_variant,
-    misses_of,
 )
 
 LARGE, SMALL, NEAR = "4MiB", "48KiB", "530000B"
@@ -118,26 +117,49 @@ def test_a_sweep_point_has_what_any_variant_has_and_each_variant_its_own() -> No
     assert misses_by_variant(own) == {"near": ["window-near-the-line"], "four": ["unequal-connections"]}
 
 
-def test_a_trial_records_what_applies_to_it_and_nothing_otherwise() -> None:
-    own = point(variant("small", window=SMALL), variant("near", window=NEAR))
-    small, near = own.variants
-    assert known_miss_facts(own.topology, small) == {}
-    assert known_misses_of(known_miss_facts(own.topology, near)) == misses_of(own.topology, near) != ()
+@pytest.mark.parametrize(("by_packets_ns", "marked"), [(1.031, True), (1.029, False), (0.971, False), (0.969, True)])
+def test_a_trial_is_marked_whose_packets_come_out_otherwise_than_their_mean(by_packets_ns: float, marked: bool) -> None:
+    assert [each.name for each in disagreement(by_packets_ns, 1.0)] == ["packets"] * marked
 
 
 @pytest.mark.parametrize(
-    ("own", "wan", "expected"),
+    ("model", "transport", "wan", "expected"),
     [
-        (variant(connections=4, window=LARGE), {}, ["packets"]),
-        (variant(window=LARGE), {"rate": "150Mbit"}, ["packets"]),
-        (variant(connections=4, window=LARGE), {"loss": "1%"}, ["loss-or-jitter", "packets"]),
+        ("tcp", {"connections": 4}, {}, ["unequal-connections"]),
+        ("auto", {"connections": 4}, {}, []),
+        ("packets", {"connections": 4}, {}, []),
+        ("auto", {}, {"rate": "150Mbit"}, []),
+        ("packets", {}, {"rate": "150Mbit"}, []),
+        ("auto", {"connections": 4}, {"loss": "1%"}, ["unequal-connections", "loss-or-jitter"]),
+        ("packets", {"connections": 4}, {"loss": "1%"}, ["loss-or-jitter"]),
     ],
 )
 def test_what_packets_settle_does_not_apply_where_they_are_followed(
-    own: dict[str, Any], wan: dict[str, Any], expected: list[str]
+    model: str, transport: dict[str, Any], wan: dict[str, Any], expected: list[str]
 ) -> None:
-    own["transport"]["model"] = "packets"
-    assert names(point(own, **wan)) == expected
+    assert names(point(variant(window=LARGE, model=model, **transport), **wan)) == expected
+
+
+@pytest.mark.parametrize(
+    ("transport", "kept"),
+    [
+        ({"connections": 4}, {"pipelines": 1, "background": [{"name": "backup", "from": "east", "to": "west"}]}),
+        ({"connections": 4}, {"events": [{"at": "1s", "for": "1s", "node_pair_rate": "50Mbit"}]}),
+        ({"connections": 4, "congestion": "bbr"}, {}),
+    ],
+)
+def test_packets_that_cannot_be_followed_are_not_unless_they_are_asked_for(
+    transport: dict[str, Any], kept: dict[str, Any]
+) -> None:
+    own = point(variant(model="auto", window=LARGE, **transport), **kept)
+    assert not follows_packets(own.topology, own.variants[0], 2)
+
+
+def test_a_trial_of_many_packets_is_followed_by_its_mean() -> None:
+    own = point(variant(model="auto", connections=4))
+    (one,) = own.variants
+    # An iteration sends 8 MiB, in 5,793 packets: at 100 Mbit/s each is a single frame.
+    assert [follows_packets(own.topology, one, iterations) for iterations in (17, 18)] == [True, False]
 
 
 def test_every_class_has_a_name_of_its_own_and_a_reason() -> None:
@@ -160,7 +182,7 @@ def traffic(wan: dict[str, Any] | None = None, variant: int = 0, **sections: Any
         **sections,
     }
     point = parse_experiment(document, "exp.yaml", Path()).points()[0]
-    return WanTraffic(point.topology, point.variants[variant])
+    return WanTraffic(point.topology, point.variants[variant], 2)
 
 
 def transport(**settings: Any) -> dict[str, Any]:

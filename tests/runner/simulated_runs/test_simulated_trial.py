@@ -3,12 +3,15 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.support.simulator.simulation_on_paper import simulate_on_paper
 from wanbed.results.records.run_store import TrialRecord
 from wanbed.results.records.trial_columns import TrialSpans
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.resolve.experiment import SweepPoint
 from wanbed.runner.simulated_runs.simulated_trial import SimulatedTrial, simulated_record
+from wanbed.runner.simulator.variant_simulation import simulate_variant
 
 
 def point(datacenters: int = 2, **changes: Any) -> SweepPoint:
@@ -50,10 +53,38 @@ def test_the_facts_are_those_of_an_emulated_trial_that_make_sense() -> None:
         "planned_makespan_s": None,
         "period_bound": {"time_ns": 170_199_999, "part": "fill and drain"},
         "makespan_bound": {"time_ns": 170_199_999, "part": "fill and drain"},
-        "tcp_effects": {"window": True, "slow_start": True, "headers": True, "impairments": True},
+        "tcp_effects": {"window": True, "slow_start": True, "headers": True, "impairments": True, "packets": False},
         "torch_times_of_profile": None,
         "losses": [],
     }
+
+
+@pytest.mark.parametrize(
+    ("transport", "iterations", "followed", "marks"),
+    [
+        ({}, 3, False, ["short-transfers", "window-near-the-line"]),
+        # Forwards fill the line, so that HyStart takes the round trips of backwards for late.
+        ({"model": "auto"}, 3, True, ["packets"]),
+        ({"model": "packets"}, 3, True, ["packets"]),
+        ({"model": "packets", "window": "64KiB"}, 3, True, []),
+        ({"model": "packets", "window": "64KiB"}, 1, True, []),
+    ],
+)
+def test_a_trial_is_marked_whose_packets_come_out_otherwise_than_their_mean(
+    transport: dict[str, Any], iterations: int, followed: bool, marks: list[str]
+) -> None:
+    own = point(
+        topology={
+            "datacenters": [{"name": name, "hosts": 1} for name in ("east", "west")],
+            "wan": {"latency": "20ms", "rate": "200Mbit"},
+        },
+        compute={"forward": "20ms", "backward": "40ms", "activation": "512KiB"},
+        training={"microbatches": 8, "iterations": iterations, "warmup": 0 if iterations == 1 else 1},
+        variants=[{"name": "own", "schedule": "varuna", "transport": {"window": "1400KiB", **transport}}],
+    )
+    facts = simulated_record(SimulatedTrial.of(own.trials()[0], own), simulate_variant).facts
+    assert facts["tcp_effects"]["packets"] is followed
+    assert [each["name"] for each in facts.get("known_misses", [])] == marks
 
 
 def test_a_trial_is_named_by_sweep_point_and_variant() -> None:

@@ -47,12 +47,13 @@ def test_ranks_that_load_torch_train_on_the_cpu_twice_alike(tmp_path: Path) -> N
 
 
 def test_a_device_that_is_not_there_is_reported_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     first_alone = {"rank-0.json": loopback_training.start_rank}
     monkeypatch.setattr(
         loopback_training, "start_rank", lambda program, config: first_alone.get(config.name, forked)(program, config)
     )
     with pytest.raises(TrainingError, match=r"^wanbed rank 0 \(east-0\): device: "):
-        train_over_loopback("1f1b", "fp32", "nowhere", tmp_path / "one")
+        train_over_loopback("1f1b", "fp32", "cuda", tmp_path / "one")
 
 
 @pytest.mark.parametrize(

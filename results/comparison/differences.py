@@ -20,9 +20,8 @@ from wanbed.results.comparison.pairing import Pair, pair_runs
 from wanbed.results.reading.links import COURSE, directed_links
 from wanbed.results.reading.not_modelled import of_links, simulated_without
 from wanbed.results.reading.run import Run
-from wanbed.results.reading.summary import calibrated_points
 from wanbed.results.reading.validity import WaysAround, tcp_is_modelled
-from wanbed.results.text import count_text, milliseconds_text, percent_text, rate_text
+from wanbed.results.text import count_text, list_text, milliseconds_text, percent_text, rate_text
 
 CALIBRATION = "calibration"
 
@@ -199,7 +198,7 @@ def _calibration_text(run: Run, point: int) -> str:
     around = (WaysAround.of(trial.facts) for trial in run.trials if trial.point == point)
     if (used := next((ways for ways in around if ways.used), None)) is not None:
         return used.sentence
-    if run.simulated or point in calibrated_points(run.calibration):
+    if run.simulated or point in run.calibrated_points:
         return ""
     rows = run.calibration[run.calibration["sweep_point"] == point]
     failed = rows[~rows["within_tolerance"].astype(bool)]
@@ -327,6 +326,28 @@ def incomparable(runs: Sequence[Run]) -> list[str]:
     others = [run for run in runs[1:] if run.path.resolve() != first.path.resolve()]
     found = [each for other in others for each in differences(first, other, pair_runs(first, other).pairs)]
     return list(dict.fromkeys(each.field.partition(".")[0] for each in found))
+
+
+def overlay_warnings(runs: Mapping[str, Run]) -> list[str]:
+    """Return the reasons why these runs must not be compared, each one or two sentences; empty if they may be."""
+    found = []
+    differing = incomparable(list(runs.values()))
+    if differing:
+        found.append(
+            f"The runs differ in {list_text(differing)}: their figures are not comparable. wanbed compare lists all "
+            "fields that forbid a comparison of two runs."
+        )
+    failed = [
+        label
+        for label, run in runs.items()
+        if not run.simulated and {trial.point for trial in run.trials} - run.calibrated_points
+    ]
+    if failed:
+        found.append(
+            f"Calibration is missing or failed in {list_text(failed)}: whether the network was as configured is "
+            "unknown, and the figures must not be compared with others."
+        )
+    return found
 
 
 _COMMANDS = ("command", "setup")

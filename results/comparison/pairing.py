@@ -10,7 +10,7 @@ from wanbed.ground.impairments import IMPAIRMENTS
 from wanbed.results.metrics.bootstrap import median_of_medians
 from wanbed.results.metrics.iterations import over_bound
 from wanbed.results.reading.run import Run
-from wanbed.results.reading.stored_trial import point_text, swept_values
+from wanbed.results.reading.stored_trial import point_text
 from wanbed.results.reading.validity import Saturation
 from wanbed.results.text import bound_text, list_text
 
@@ -131,7 +131,7 @@ def pair_runs(a: Run, b: Run, names: Sequence[tuple[str, str]] = ()) -> Pairing:
     sides_a, sides_b = _Sides.of(a), _Sides.of(b)
     pairs = tuple(
         Pair(
-            swept_values(a.manifest, points_a[key]),
+            a.values(points_a[key]),
             sides_a.side(points_a[key], own),
             sides_b.side(points_b[key], other),
         )
@@ -148,7 +148,7 @@ _SweepPointKey = frozenset[tuple[str, str]]
 def _points(run: Run) -> dict[_SweepPointKey, int]:
     numbers = [entry["index"] for entry in run.manifest.get("sweep_points") or () if "index" in entry]
     numbers += [trial.point for trial in run.trials]
-    return {frozenset(swept_values(run.manifest, number).items()): number for number in dict.fromkeys(numbers)}
+    return {frozenset(run.values(number).items()): number for number in dict.fromkeys(numbers)}
 
 
 @dataclass(frozen=True)
@@ -187,7 +187,7 @@ def _left_over(a: Run, b: Run, paired: Sequence[tuple[str, str]]) -> list[Unpair
         Unpaired(
             "sweep_points",
             name,
-            point_text(dict(swept_values(run.manifest, own[key]))) or "the one without swept values",
+            run.where(own[key]) or "the one without swept values",
         )
         for name, run, own, other in (("A", a, points_a, points_b), ("B", b, points_b, points_a))
         for key in own

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from wanbed.results.comparison.differences import command_text, incomparable, is_command
+from wanbed.results.comparison.differences import command_text, is_command
 from wanbed.results.reading.known_misses import known_misses_of, known_misses_text
 from wanbed.results.reading.links import changing_links_text
 from wanbed.results.reading.not_modelled import (
@@ -16,8 +16,7 @@ from wanbed.results.reading.not_modelled import (
     simulated_without,
 )
 from wanbed.results.reading.run import Run
-from wanbed.results.reading.stored_trial import point_text, swept_values
-from wanbed.results.reading.summary import calibrated_points
+from wanbed.results.reading.stored_trial import point_text
 from wanbed.results.reading.validity import (
     MODELLED_TCP,
     SATURATION_REMEDY,
@@ -209,7 +208,7 @@ def warnings(run: Run) -> list[str]:
             f"Torch did not run: its times come from the compute profile {list_text(sorted(profiles))}, and may differ "
             "from those of a real machine."
         )
-    calibrated = points if run.simulated else calibrated_points(run.calibration)
+    calibrated = points if run.simulated else run.calibrated_points
     outside = sorted((points & measured) - calibrated)
     if outside:
         found.append(
@@ -226,30 +225,8 @@ def _of_trials(number: int, of_all: int) -> str:
     return "its only trial" if of_all == 1 else f"{number} of {of_all} trials"
 
 
-def overlay_warnings(runs: Sequence[Run], labels: Sequence[str]) -> list[str]:
-    """Return the reasons why these runs must not be compared, each one or two sentences; empty if they may be."""
-    found = []
-    differing = incomparable(runs)
-    if differing:
-        found.append(
-            f"The runs differ in {list_text(differing)}: their figures are not comparable. wanbed compare lists all "
-            "fields that forbid a comparison of two runs."
-        )
-    failed = [
-        label
-        for run, label in zip(runs, labels, strict=True)
-        if not run.simulated and {trial.point for trial in run.trials} - calibrated_points(run.calibration)
-    ]
-    if failed:
-        found.append(
-            f"Calibration is missing or failed in {list_text(failed)}: whether the network was as configured is "
-            "unknown, and the figures must not be compared with others."
-        )
-    return found
-
-
 def _in_points(run: Run, points: list[int]) -> str:
-    texts = [point_text(swept_values(run.manifest, point)) for point in points[:MAX_VALUES_LISTED]]
+    texts = [run.where(point) for point in points[:MAX_VALUES_LISTED]]
     if len(points) > MAX_VALUES_LISTED:
         texts.append(f"{len(points) - MAX_VALUES_LISTED} more")
     return f" at {list_text(texts)}" if all(texts) else ""

@@ -11,6 +11,7 @@ all of them together then ends with the slowest replica, which says nothing of h
 meanwhile: ``own_clocks`` has the pace of each.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -129,6 +130,12 @@ def mean_time_s(times_s: list[float]) -> float | None:
 def median_time_s(times_s: list[float]) -> float | None:
     """Return the median of the iterations' times in seconds; None if nothing was measured."""
     return float(np.median(times_s)) if times_s else None
+
+
+def closest_to_median(values: "Sequence[float] | pd.Series[float]") -> int:
+    """Return the position of the value that is closest to the median of all."""
+    known = np.asarray(values, dtype=float)
+    return int(np.argmin(np.abs(known - np.median(known))))
 
 
 def over_bound(time_s: float | None, bound_s: float | None) -> float | None:

@@ -28,7 +28,7 @@ import pandas as pd
 from wanbed.ground.errors import InputError, one_line
 from wanbed.results.metrics.iterations import NS_PER_S, iteration_windows
 from wanbed.results.reading.run import Run
-from wanbed.results.reading.stored_trial import StoredTrial, point_text, swept_values
+from wanbed.results.reading.stored_trial import StoredTrial, point_text
 from wanbed.results.reading.trial_rows import counted_windows, rows_by_trial
 from wanbed.results.records.schema import HELD_OUT, SPLITS, TRAINING
 from wanbed.results.records.trial_id import TrialId
@@ -256,11 +256,11 @@ def _curve(
 def _clock_trials(run: Run, trial: StoredTrial, clock: Run) -> list[StoredTrial]:
     """Return the clock's trials that time this one, one a sweep point."""
     here = f"--clock: {one_line(str(clock.path))} does not time {one_line(trial.title)} of {one_line(str(run.path))}"
-    own = swept_values(run.manifest, trial.point)
+    own = run.values(trial.point)
     if trial.variant not in clock.variants:
         raise ClockError(f"{here}: it has no such variant, simulate the same file")
     points = dict.fromkeys(each.point for each in clock.trials if each.variant == trial.variant)
-    fitting = [point for point in points if _fits(own, swept_values(clock.manifest, point))]
+    fitting = [point for point in points if _fits(own, clock.values(point))]
     if not fitting:
         raise ClockError(f"{here}: it has no sweep point of these values that differs in topology alone")
     found = []

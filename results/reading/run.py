@@ -11,9 +11,10 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
+from wanbed.results.metrics import closest_to_median
 from wanbed.results.reading.run_documents import read_manifest, read_trials
-from wanbed.results.reading.stored_trial import StoredTrial
-from wanbed.results.reading.summary import summarize
+from wanbed.results.reading.stored_trial import StoredTrial, point_text, swept_values
+from wanbed.results.reading.summary import calibrated_points, summarize
 from wanbed.results.reading.trial_rows import DIVIDED, TrialRows, divided_by_trial
 from wanbed.results.records.documents import SIMULATE, TIMES_DRAWN
 from wanbed.results.records.schema import BACKGROUND_SAMPLES, CALIBRATION, LINK_CHANGES, LOSSES
@@ -53,6 +54,19 @@ class Run:
         """Each trial with its rows of the data frames."""
         return divided_by_trial(self.trials, {name: getattr(self, name) for name in DIVIDED})
 
+    @cached_property
+    def calibrated_points(self) -> set[int]:
+        """The sweep points whose links were measured and are all within tolerance; none of a simulation."""
+        return calibrated_points(self.calibration)
+
+    def values(self, point: int) -> dict[str, str]:
+        """Return the swept path and value pairs of a sweep point, {} where nothing was swept."""
+        return swept_values(self.manifest, point)
+
+    def where(self, point: int) -> str:
+        """Return the swept values of a sweep point as text for readers; empty if nothing was swept."""
+        return point_text(self.values(point))
+
     @property
     def complete(self) -> bool:
         """Tell whether the run ended by itself; otherwise it still runs, failed or was killed."""
@@ -70,6 +84,17 @@ class Run:
     def exact(self, point: int) -> bool:
         """Return whether another run would have the same times in that sweep point: simulated, nothing drawn."""
         return self.simulated and not self.drawn(point)
+
+    @property
+    def times_s(self) -> "pd.Series[float]":
+        """The iteration time of each trial; of a single iteration, which has none, the makespan."""
+        return self.summary["iteration_time_s"].fillna(self.summary["makespan_s"])
+
+    def typical_trial(self, point: int, variant: str) -> StoredTrial | None:
+        """Return the repeat whose iteration time is closest to the repeats' median; None if nothing was measured."""
+        chosen = [trial.point == point and trial.variant == variant for trial in self.trials]
+        times_s = self.times_s[chosen].dropna()
+        return None if times_s.empty else self.trials[int(times_s.index[closest_to_median(times_s)])]
 
     @property
     def variants(self) -> tuple[str, ...]:

@@ -8,7 +8,6 @@ import pandas as pd
 
 from wanbed.ground.impairments import IMPAIRMENTS
 from wanbed.results.reading.run import Run
-from wanbed.results.reading.stored_trial import point_text, swept_values
 from wanbed.results.report.table import SWEEP_POINT, Column, Table, TableCell
 from wanbed.results.text import count_text, impairment_text, list_text, milliseconds_text, percent_text, rate_text
 
@@ -64,13 +63,11 @@ def calibration_table(run: Run) -> Table | None:
     chosen: list[_Row] = [*rows.loc[sorted(order.index[:MAX_ROWS])].to_dict("records")]
     chosen += [{"sweep_point": point, "measured_at": other} for point, other in elsewhere.items()]
 
-    def text(point: int) -> str:
-        return point_text(swept_values(run.manifest, point))
-
     columns = (
-        Column[_Row](SWEEP_POINT, lambda row: text(row["sweep_point"])),
+        Column[_Row](SWEEP_POINT, lambda row: run.where(row["sweep_point"])),
         Column[_Row](
-            "path", lambda row: f"as measured at {text(row['measured_at'])}" if "measured_at" in row else _path(row)
+            "path",
+            lambda row: f"as measured at {run.where(row['measured_at'])}" if "measured_at" in row else _path(row),
         ),
         *(Column[_Row](f"{name} measured", partial(_compared, column), "configured") for name, column in shown.items()),
         Column[_Row]("within tolerance", _verdict),

@@ -22,10 +22,17 @@ from wanbed.results.metrics import (
     TTFT_PERCENTILES,
     Window,
 )
-from wanbed.results.metrics.bootstrap import CONFIDENCE, FEWEST_REPEATS, median_of_medians, ratio_interval
+from wanbed.results.metrics.bootstrap import (
+    CONFIDENCE,
+    FEWEST_REPEATS,
+    Interval,
+    median_of_medians,
+    percentile_intervals,
+    ratio_interval,
+)
 from wanbed.results.metrics.intervals import Numbers
 from wanbed.results.reading.run import Run
-from wanbed.results.reading.stored_trial import StoredTrial, point_text, swept_values
+from wanbed.results.reading.stored_trial import StoredTrial, point_text
 from wanbed.results.reading.trial_rows import TrialRows
 from wanbed.results.records.span_log import PREFILL
 from wanbed.results.report.charts.gpu_time import PART_NAMES, GpuTimeShares
@@ -87,6 +94,11 @@ class FirstTokenTimes:
     def without_kv_s(self) -> Percentiles:
         """Percentiles of TTFT up to the end of the prefill."""
         return _percentiles_s(self.without_kv_ns)
+
+    def intervals_s(self, percents: Sequence[int]) -> Interval | None:
+        """Return the 95 % intervals of percentiles of TTFT in seconds, by the bootstrap; None of too few repeats."""
+        found = percentile_intervals(self.of_repeats_ns, percents)
+        return None if found is None else (found[0] / NS_PER_S, found[1] / NS_PER_S)
 
 
 @dataclass(frozen=True)
@@ -502,7 +514,7 @@ def impacts(run: Run, label: str = "") -> list[Impact]:
             Impact(
                 run=label,
                 point=point,
-                values=swept_values(run.manifest, point),
+                values=run.values(point),
                 without=without,
                 variant=variant,
                 pairs=len(shared),

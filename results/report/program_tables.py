@@ -23,7 +23,6 @@ from wanbed.results.metrics import (
 from wanbed.results.reading.run import Run
 from wanbed.results.reading.stored_trial import StoredTrial
 from wanbed.results.reading.trial_rows import TrialRows
-from wanbed.results.report.charts.swept_points import typical_trial
 from wanbed.results.report.table import SWEEP_POINT, Column, Table, TableCell
 from wanbed.results.text import (
     UNKNOWN,
@@ -111,7 +110,7 @@ def _program_trials(run: Run) -> list[ProgramTrial]:
 
 def _typical(run: Run, point: int, variant: str) -> StoredTrial:
     first = next(trial for trial in run.trials if (trial.point, trial.variant) == (point, variant))
-    return typical_trial(run, point, variant) or first
+    return run.typical_trial(point, variant) or first
 
 
 def _of_trial(own: TrialRows) -> ProgramTrial:

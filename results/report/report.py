@@ -10,10 +10,11 @@ from wanbed.ground.files import write_whole
 from wanbed.results.comparison.differences import (
     ManifestDifference,
     ReportedDifferences,
+    overlay_warnings,
     reported_differences,
     trace_text,
 )
-from wanbed.results.comparison.run_description import RunDescription, overlay_warnings
+from wanbed.results.comparison.run_description import RunDescription
 from wanbed.results.reading.run import Run, run_name
 from wanbed.results.report.charts.chart import Chart
 from wanbed.results.report.charts.colours import Styles
@@ -26,7 +27,6 @@ from wanbed.results.report.plan_outcome import plan_warnings
 from wanbed.results.report.prefill import impact_table, prefill_tables
 from wanbed.results.report.report_charts import report_charts
 from wanbed.results.report.reported_runs import ReportedRuns, chosen_trials, labelled
-from wanbed.results.report.run_tables import run_tables
 from wanbed.results.report.table import Table
 from wanbed.results.text import count_text, isolated, percent_text, visible
 
@@ -95,7 +95,7 @@ def write_report(runs: Sequence[Path | Run], destination: Path, clocks: Sequence
         .render(
             title=", ".join(dict.fromkeys(run_name(run) for run in by_label.values())),
             labels=list(by_label),
-            overlay_warnings=overlay_warnings(list(by_label.values()), list(by_label)) if several else [],
+            overlay_warnings=overlay_warnings(by_label) if several else [],
             table=headline_table(reported.headline),
             charts=charts.shared,
             sections=[
@@ -103,7 +103,7 @@ def write_report(runs: Sequence[Path | Run], destination: Path, clocks: Sequence
                 _Section(
                     "Prefill in the bubbles",
                     [
-                        *prefill_tables(reported.prefill, charts.shares),
+                        *prefill_tables(reported.prefill, reported.drawn_shares),
                         *charts.prefill,
                         impact_table(reported.impacts),
                     ],
@@ -177,7 +177,7 @@ def _run_section(reported: ReportedRuns, label: str, charts: Sequence[Chart]) ->
         total_wan_bytes=int(wan_bytes.sum()) if len(wan_bytes) else None,
         differing=differing_table(run),
         charts=charts,
-        tables=run_tables(reported, label),
+        tables=reported.tables(label),
         calibrated=not run.calibration.empty,
         configuration=json.dumps(_configuration(run), indent=2, ensure_ascii=False, default=str),
     )

@@ -1,4 +1,4 @@
-"""Read the runs of a report into the rows that its tables and charts are made of, and choose what figures show."""
+"""Read the runs of a report into its tables and the rows of its charts, and choose what figures show."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -9,10 +9,19 @@ from typing import TypeVar
 from wanbed.results.reading.headline import HeadlineRow, headline
 from wanbed.results.reading.run import Run, load_run, run_labels
 from wanbed.results.reading.selection import NoSuchTrialError, Selection, swept_points
+from wanbed.results.report.averages_table import averages_table
+from wanbed.results.report.background_table import background_table
+from wanbed.results.report.calibration_table import calibration_table
+from wanbed.results.report.charts.gpu_time import GpuTimeShares, drawn_points, gpu_time_shares
 from wanbed.results.report.charts.swept_points import DrawnPoint
+from wanbed.results.report.device_table import device_table
+from wanbed.results.report.fault_table import fault_table
+from wanbed.results.report.job_table import job_table
 from wanbed.results.report.losses import LossSeries, loss_series
-from wanbed.results.report.plan_outcome import PlanOutcome, plan_outcomes
+from wanbed.results.report.plan_outcome import PlanOutcome, plan_outcomes, plan_table
 from wanbed.results.report.prefill import Impact, PrefillRow, impacts, prefill_rows
+from wanbed.results.report.program_tables import program_tables
+from wanbed.results.report.table import Table
 
 Row = TypeVar("Row")
 
@@ -36,8 +45,39 @@ class ReportedRuns:
         """The outcome of each planned trial, by the label of its run."""
         return {label: plan_outcomes(run) for label, run in self.by_label.items()}
 
-    def headline_of(self, label: str) -> list[HeadlineRow]:
-        """Return the headline of one run."""
+    @property
+    def points(self) -> list[str]:
+        """The sweep points of all runs as text."""
+        return list(dict.fromkeys(row.where for row in self.headline))
+
+    @cached_property
+    def drawn_shares(self) -> list[GpuTimeShares]:
+        """The GPU time shares in those sweep points that a chart of them can show."""
+        points = self.points
+        bars_a_point = len({(row.run, row.variant) for row in self.headline})
+        chosen = {points[number] for number in drawn_points(range(len(points)), bars_a_point)}
+        shares: list[GpuTimeShares] = []
+        for label, run in self.by_label.items():
+            own = sorted({row.point for row in self._headline_of(label) if row.where in chosen})
+            shares += gpu_time_shares(run, label, own)
+        return shares
+
+    def tables(self, label: str) -> list[Table]:
+        """Return the tables that one run has, which the page, Markdown and JSON have alike, in this order."""
+        run = self.by_label[label]
+        found = (
+            *program_tables(run),
+            fault_table(run),
+            averages_table(run),
+            job_table(run, self._headline_of(label)),
+            background_table(run),
+            plan_table(self.plans[label]),
+            device_table(run),
+            calibration_table(run),
+        )
+        return [table for table in found if table is not None]
+
+    def _headline_of(self, label: str) -> list[HeadlineRow]:
         return [row for row in self.headline if row.run == label]
 
     @classmethod

@@ -21,7 +21,6 @@ from wanbed.results.report.headline_table import differing_table, headline_figur
 from wanbed.results.report.losses import final_figures, loss_records, loss_table
 from wanbed.results.report.prefill import impact_records, impact_table, prefill_figures, prefill_records, prefill_tables
 from wanbed.results.report.reported_runs import ReportedRuns, labelled
-from wanbed.results.report.run_tables import run_tables
 from wanbed.results.text import (
     json_text,
     markdown_text,
@@ -42,8 +41,8 @@ def table_text(runs: Sequence[Run], form: str, clocks: Sequence[Run | None] | No
     - csv: one row per run, sweep point and variant. Swept values come first; figures are exact, with their unit in the
       column's name. A text that a spreadsheet would take for a formula gets an apostrophe before it.
     - json: the same rows, the outcomes of the requests, the impact of prefill on training, what was learnt, the records
-      of each table of ``run_tables`` under its name, the calibration, and the differences between the manifests.
-    - md: the main table and, where there are any, those about losses, prefill, and all of ``run_tables``.
+      of each run's own tables under their names, the calibration, and the differences between the manifests.
+    - md: the main table and, where there are any, those about losses, prefill, and each run's own tables.
 
     Each names the links that changed while training ran, if any did: in a column, an entry or a sentence.
     """
@@ -59,7 +58,7 @@ def table_text(runs: Sequence[Run], form: str, clocks: Sequence[Run | None] | No
     if reported.losses:
         more["losses"] = loss_records(reported.losses)
     for label in by_label:
-        for table in run_tables(reported, label):
+        for table in reported.tables(label):
             if table.records:
                 more.setdefault(table.name, []).extend({"run": label, **record} for record in table.records)
     if changing := _changing_links(by_label):
@@ -76,7 +75,7 @@ def _markdown(reported: ReportedRuns, shares: Sequence[GpuTimeShares]) -> str:
         ("", loss_table(reported.losses)),
         *(("", table) for table in prefill_tables(reported.prefill, shares)),
         ("", impact_table(reported.impacts)),
-        *((label if several else "", table) for label in reported.by_label for table in run_tables(reported, label)),
+        *((label if several else "", table) for label in reported.by_label for table in reported.tables(label)),
     ]
     written = "".join(table.markdown(label) for label, table in tables if table is not None).lstrip("\n")
     changes = [(label, changing_links_text(run.manifest)) for label, run in named]

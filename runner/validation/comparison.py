@@ -12,7 +12,6 @@ from wanbed.results.reading.headline import HeadlineRow, headline
 from wanbed.results.reading.not_modelled import not_modelled_text
 from wanbed.results.reading.run import Run
 from wanbed.results.reading.stored_trial import point_text
-from wanbed.results.reading.summary import calibrated_points
 from wanbed.results.reading.validity import MachineLoad
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.resolve.experiment import Experiment, SweepPoint
@@ -63,7 +62,7 @@ def compare(run: Run, simulate: Simulate) -> tuple[VariantComparison, ...]:
                 f"{run.path}: its experiment has no sweep point {trial.point} with variant "
                 f"{trial.variant!r}, of which it has a trial: remove that trial's folder"
             )
-    calibrated = calibrated_points(run.calibration)
+    calibrated = run.calibrated_points
     return tuple(_compare(run, row, points[row.point], row.point in calibrated, simulate) for row in headline(run))
 
 

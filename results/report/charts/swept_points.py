@@ -1,4 +1,4 @@
-"""Place swept values on an axis, and choose the sweep point and the trials that charts draw which cannot show all.
+"""Place swept values on an axis, and choose the sweep point of charts that cannot show all.
 
 Values stand on the axis as numbers of one unit where they are such numbers, else side by side.
 """
@@ -7,12 +7,9 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-import pandas as pd
-
 from wanbed.ground.units import parse_duration_ns, parse_fraction, parse_rate_bps, parse_size_bytes
 from wanbed.results.reading.run import Run
-from wanbed.results.reading.stored_trial import LATENCY_PATH, StoredTrial, path_name, point_text, swept_values
+from wanbed.results.reading.stored_trial import LATENCY_PATH, path_name
 from wanbed.results.reading.trial_rows import TrialRows
 
 _NS_PER_MS = 1e6
@@ -100,15 +97,15 @@ class DrawnPoint:
         point = _representative_point(run)
         if point is None:
             return None
-        typical = {variant: trial for variant in run.variants if (trial := typical_trial(run, point, variant))}
-        known = _times_s(run).notna()
+        typical = {variant: trial for variant in run.variants if (trial := run.typical_trial(point, variant))}
+        known = run.times_s.notna()
         measured = [
             trial for trial, is_known in zip(run.trials, known, strict=True) if is_known and trial.point == point
         ]
         return cls(
             run,
             point,
-            point_text(swept_values(run.manifest, point)),
+            run.where(point),
             {name: [run.rows[trial.id] for trial in measured if trial.variant == name] for name in typical},
             {name: run.rows[trial.id] for name, trial in typical.items()},
         )
@@ -116,29 +113,11 @@ class DrawnPoint:
 
 def _representative_point(run: Run) -> int | None:
     variants: dict[int, set[str]] = {}
-    for trial, measured in zip(run.trials, _times_s(run).notna(), strict=True):
+    for trial, measured in zip(run.trials, run.times_s.notna(), strict=True):
         if measured:
             variants.setdefault(trial.point, set()).add(trial.variant)
     return max(
         variants,
-        key=lambda point: (len(variants[point]), latency_ms(swept_values(run.manifest, point)) or 0, point),
+        key=lambda point: (len(variants[point]), latency_ms(run.values(point)) or 0, point),
         default=None,
     )
-
-
-def closest_to_median(values: "Sequence[float] | pd.Series[float]") -> int:
-    """Return the position of the value that is closest to the median of all."""
-    known = np.asarray(values, dtype=float)
-    return int(np.argmin(np.abs(known - np.median(known))))
-
-
-def typical_trial(run: Run, point: int, variant: str) -> StoredTrial | None:
-    """Return the repeat whose iteration time is closest to the repeats' median; None if nothing was measured."""
-    chosen = [trial.point == point and trial.variant == variant for trial in run.trials]
-    times_s = _times_s(run)[chosen].dropna()
-    return None if times_s.empty else run.trials[int(times_s.index[closest_to_median(times_s)])]
-
-
-def _times_s(run: Run) -> "pd.Series[float]":
-    """Return the iteration time of each trial; of a single iteration, which has none, the makespan."""
-    return run.summary["iteration_time_s"].fillna(run.summary["makespan_s"])

@@ -27,7 +27,7 @@ from wanbed.results.report.charts.colours import (
     Style,
     Styles,
 )
-from wanbed.results.report.charts.swept_points import DrawnPoint, closest_to_median
+from wanbed.results.report.charts.swept_points import DrawnPoint
 from wanbed.results.text import kind_text, list_text, percent_text, seconds_text, visible
 
 MAX_SCALE_RATIO = 5
@@ -158,7 +158,7 @@ def _typical_iteration(typical: TrialRows) -> _Iteration | None:
         return _synchronisation(trial, own)
     windows = metrics.iteration_windows(own)
     measured = windows[windows.index >= trial.warmup_iterations]
-    iteration = int(measured.index[closest_to_median(measured["end_ns"] - measured["start_ns"])])
+    iteration = int(measured.index[metrics.closest_to_median(measured["end_ns"] - measured["start_ns"])])
     window = Window(int(windows["start_ns"][iteration]), int(windows["end_ns"][iteration]))
     prefill = (own["kind"] == PREFILL).to_numpy(bool)
     # Prefill belongs to no iteration: draw all prefill during the window, whatever its iteration number.
@@ -186,7 +186,7 @@ def _iteration_of_program(trial: StoredTrial, spans: pd.DataFrame) -> _Iteration
     profiled = windows.loc[metrics.profiled_iterations(spans, trial.profiled_iterations)]
     if profiled.empty:
         return None
-    iteration = int(profiled.index[closest_to_median(profiled["end_ns"] - profiled["start_ns"])])
+    iteration = int(profiled.index[metrics.closest_to_median(profiled["end_ns"] - profiled["start_ns"])])
     own = spans[(spans["iteration"] == iteration).to_numpy(bool)]
     times = metrics.rank_times(own, np.array([iteration]))
     ranks = {each.rank: each for each in times if each.parts_ns is not None}

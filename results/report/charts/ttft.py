@@ -11,7 +11,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from wanbed.results import metrics
 from wanbed.results.metrics import NS_PER_S
-from wanbed.results.metrics.bootstrap import FEWEST_REPEATS, Interval, percentile_intervals
+from wanbed.results.metrics.bootstrap import FEWEST_REPEATS, Interval
 from wanbed.results.metrics.intervals import Numbers
 from wanbed.results.reading.stored_trial import RATE_PATH, point_text
 from wanbed.results.report.charts.chart import (
@@ -92,7 +92,7 @@ def _paint_distributions(
         further_lines = max(further_lines, panel_title(axis, point_text(own[0].values, layout.labels), width_pt))
         for row in own:
             style = styles.of_series(row.variant, row.run)
-            interval = percentile_intervals(row.ttft.of_repeats_ns, _BAND_PERCENTS)
+            interval = row.ttft.intervals_s(_BAND_PERCENTS)
             if interval is not None:
                 _band(axis, interval, style, layout)
             # Without an interval there are one or two repeats: draw each of them.
@@ -143,9 +143,9 @@ def _paint_percentiles(figure: Figure, layout: PicturePlace, rows: Sequence[Pref
                 markersize=6 * layout.scale, markerfacecolor=style.colour if style.filled else "white",
             )  # fmt: skip
             for rate, row in zip(rates, own, strict=True):
-                interval = percentile_intervals(row.ttft.of_repeats_ns, [percent])
+                interval = row.ttft.intervals_s([percent])
                 if interval is not None:
-                    interval_bar(axis, rate, (interval[0][0] / NS_PER_S, interval[1][0] / NS_PER_S), layout.scale)
+                    interval_bar(axis, rate, (interval[0][0], interval[1][0]), layout.scale)
         for slo_s in {row.slo_s for row in rows if row.slo_s}:
             axis.axhline(slo_s, color=GREY, linestyle="-.", linewidth=layout.scale)
         _logarithmic_if_wide(axis.set_yscale, axis.yaxis, np.array(drawn_s, float))
@@ -158,18 +158,17 @@ def _paint_percentiles(figure: Figure, layout: PicturePlace, rows: Sequence[Pref
     return height
 
 
-def _band(axis: Axes, interval: Interval, style: Style, layout: PicturePlace) -> None:
+def _band(axis: Axes, interval_s: Interval, style: Style, layout: PicturePlace) -> None:
     """Fill between the ends of the percentiles' intervals; the outline makes it visible in a grey print."""
-    low_s, high_s = (ends / NS_PER_S for ends in interval)
     axis.fill_betweenx(
-        _BAND_PERCENTS, low_s, high_s, facecolor=lightened(style.colour), edgecolor=BLACK, alpha=0.5,
+        _BAND_PERCENTS, *interval_s, facecolor=lightened(style.colour), edgecolor=BLACK, alpha=0.5,
         linewidth=0.6 * layout.scale,
     )  # fmt: skip
 
 
 def _points_of(row: PrefillRow, percent: int) -> list[float]:
     """Return the percentile of all requests in seconds if it has an interval, else the percentile of every repeat."""
-    has_interval = percentile_intervals(row.ttft.of_repeats_ns, [percent]) is not None
+    has_interval = row.ttft.intervals_s([percent]) is not None
     repeats = (row.ttft.whole_ns,) if has_interval else row.ttft.of_repeats_ns
     found = (metrics.nearest_rank(times_ns, percent) for times_ns in repeats)
     return [each / NS_PER_S for each in found if each is not None]

@@ -26,9 +26,10 @@ from wanbed.testbed.kernel.link_counters import PortCounters
 from wanbed.testbed.kernel.processors import prompt_wakeups
 from wanbed.testbed.kernel.tcp import TcpStates, allow_congestion_control
 from wanbed.testbed.network.address_book import AddressBook, LoopbackAddressBook
+from wanbed.testbed.network.ethernet import MTU_BYTES
 from wanbed.testbed.network.gateway_layout import plan_gateways
 from wanbed.testbed.network.gateway_plan import GatewayPlan
-from wanbed.testbed.network.shared_rate import MTU_BYTES, Timers
+from wanbed.testbed.network.shared_rate import Timers
 from wanbed.testbed.network.tcp_settings import TcpSettings
 from wanbed.testbed.network.topology import Topology, check_can_be_emulated
 from wanbed.testbed.relay.loopback_hosts import LoopbackNetwork, LoopbackSubnet

@@ -37,10 +37,10 @@ from wanbed.testbed.measurement.impairment_measures import (
 )
 from wanbed.testbed.measurement.iperf3 import UDP_PAYLOAD_BYTES, Flow, measure_goodput
 from wanbed.testbed.measurement.transfer_calibration import ComparedFigure, measure_transfers
+from wanbed.testbed.network.ethernet import ETHERNET_HEADER_BYTES, MTU_BYTES
 from wanbed.testbed.network.goodput import tcp_goodput_bps
 from wanbed.testbed.network.links.wan_link import LinkConditions, WanLink
 from wanbed.testbed.network.pair_rates import early_s
-from wanbed.testbed.network.shared_rate import ETHERNET_HEADER_BYTES, MTU_BYTES
 from wanbed.testbed.network.tcp_settings import TcpSettings
 from wanbed.testbed.network.topology import Topology, highest
 

@@ -8,7 +8,7 @@ from wanbed.ground.impairments import Impairments
 from wanbed.testbed.hosts.ping import PingResult
 from wanbed.testbed.measurement.iperf3 import UDP_PAYLOAD_BYTES
 from wanbed.testbed.measurement.transfer_calibration import ComparedFigure
-from wanbed.testbed.network.shared_rate import ETHERNET_HEADER_BYTES
+from wanbed.testbed.network.ethernet import ETHERNET_HEADER_BYTES
 
 UDP_OVERHEAD_BYTES = ETHERNET_HEADER_BYTES + 20 + 8
 UDP_OFFERED = 1.05

@@ -31,8 +31,9 @@ from wanbed.testbed.measurement.bounded_transfer import (
     connected,
     payload_file,
 )
+from wanbed.testbed.network.ethernet import FRAME_BYTES
 from wanbed.testbed.network.links.wan_link import LinkConditions
-from wanbed.testbed.network.shared_rate import FRAME_BYTES, can_bind
+from wanbed.testbed.network.shared_rate import can_bind
 from wanbed.testbed.network.tcp_settings import TcpSettings
 from wanbed.testbed.network.topology import Datacenter
 

@@ -17,6 +17,7 @@ from wanbed.testbed.network.addressing import (
     subnet,
     wan_link_mac,
 )
+from wanbed.testbed.network.ethernet import ETHERNET_HEADER_BYTES, FRAME_BYTES, MTU_BYTES
 from wanbed.testbed.network.gateway_plan import (
     FarHosts,
     Gateway,
@@ -30,16 +31,7 @@ from wanbed.testbed.network.gateway_plan import (
 )
 from wanbed.testbed.network.links.wan_link import LinkConditions
 from wanbed.testbed.network.pair_rates import pair_rates
-from wanbed.testbed.network.shared_rate import (
-    ETHERNET_HEADER_BYTES,
-    FRAME_BYTES,
-    MTU_BYTES,
-    Timers,
-    bytes_per_s,
-    can_bind,
-    shared_rate,
-    super_packet_frames,
-)
+from wanbed.testbed.network.shared_rate import Timers, bytes_per_s, can_bind, shared_rate, super_packet_frames
 from wanbed.testbed.network.topology import Datacenter, Host, Topology
 
 SHORT_PACKETS_MIN, SUPER_PACKETS_MIN, _QUEUE_PACKETS_MAX = 100_000, 1000, 2**32 - 1

@@ -24,6 +24,7 @@ from typing import Any
 
 from wanbed.ground.dataclass_json import from_document
 from wanbed.ground.impairments import UNIMPAIRED, Impairments
+from wanbed.testbed.network.ethernet import FRAME_BYTES
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class NetemPlan:
         }
 
 
-_QUANTUM_MIN_BYTES, _QUANTUM_MAX_BYTES = 1_514, 60_000
+_QUANTUM_MAX_BYTES = 60_000
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ class SharedRate:
     def quantum_bytes(self) -> int:
         """The bytes that a class sends in its turn: as many as the bucket, but one frame to 60,000 bytes."""
         burst_bytes = self.rate_bytes_per_s * self.burst_us // 10**6
-        return max(_QUANTUM_MIN_BYTES, min(_QUANTUM_MAX_BYTES, burst_bytes))
+        return max(FRAME_BYTES, min(_QUANTUM_MAX_BYTES, burst_bytes))
 
 
 @dataclass(frozen=True)

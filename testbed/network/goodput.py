@@ -6,7 +6,7 @@ A full frame at the qdisc is ``MTU + 14`` bytes (Ethernet header; preamble, chec
     goodput = rate x (MTU - 52) / (MTU + 14) = 0.9564 x rate at MTU 1500
 """
 
-from wanbed.testbed.network.shared_rate import ETHERNET_HEADER_BYTES, MTU_BYTES
+from wanbed.testbed.network.ethernet import ETHERNET_HEADER_BYTES, MTU_BYTES
 
 TCP_OVERHEAD_BYTES = 20 + 20 + 12
 

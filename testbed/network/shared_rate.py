@@ -24,11 +24,8 @@ import math
 from collections.abc import Iterable
 from enum import Enum
 
+from wanbed.testbed.network.ethernet import FRAME_BYTES
 from wanbed.testbed.network.gateway_plan import SharedRate
-
-MTU_BYTES = 1500
-ETHERNET_HEADER_BYTES = 14
-FRAME_BYTES = MTU_BYTES + ETHERNET_HEADER_BYTES
 
 MIN_BYTES_PER_S = 8
 """At a lower rate a full frame takes longer than the kernel's rate tables can express: 32 bits of 64 ns."""

@@ -29,11 +29,12 @@ from types import MappingProxyType
 from wanbed.ground.dataclass_json import from_document
 from wanbed.ground.errors import InputError
 from wanbed.testbed.network.addressing import host_address, machine_link_mac, tunnel_address
+from wanbed.testbed.network.ethernet import ETHERNET_HEADER_BYTES
 from wanbed.testbed.network.gateway_layout import plan_gateways
 from wanbed.testbed.network.gateway_plan import Gateway, GatewayPlan, HostPort, PortState, SharedRate, WanPort
 from wanbed.testbed.network.links.wan_link import LinkConditions
 from wanbed.testbed.network.pair_rates import pair_rates
-from wanbed.testbed.network.shared_rate import ETHERNET_HEADER_BYTES, Timers, can_bind, shared_rate
+from wanbed.testbed.network.shared_rate import Timers, can_bind, shared_rate
 from wanbed.testbed.network.topology import Datacenter, Topology
 
 

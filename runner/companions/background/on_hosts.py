@@ -13,8 +13,8 @@ from wanbed.runner.emulation.running_trial import RunningTrial, Trained
 from wanbed.runner.resolve.dilation import dilated_ns
 from wanbed.runner.resolve.resolved_variant import BackgroundFlow
 from wanbed.runner.runs.faults import TrialError
+from wanbed.testbed.network.ethernet import ETHERNET_HEADER_BYTES
 from wanbed.testbed.network.goodput import TCP_OVERHEAD_BYTES
-from wanbed.testbed.network.shared_rate import ETHERNET_HEADER_BYTES
 from wanbed.testbed.network.topology import Host
 from wanbed.testbed.running_testbed import RunningTestbed
 from wanbed.workloads.background_flows.flow import FlowEnd, ReceiverConfig, SenderConfig

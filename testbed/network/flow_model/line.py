@@ -3,15 +3,16 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from wanbed.testbed.network import ethernet
 from wanbed.testbed.network.goodput import TCP_OVERHEAD_BYTES
-from wanbed.testbed.network.shared_rate import ETHERNET_HEADER_BYTES, MTU_BYTES
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-PAYLOAD_BYTES: Final[int] = MTU_BYTES - TCP_OVERHEAD_BYTES
-FRAME_BYTES: Final[int] = MTU_BYTES + ETHERNET_HEADER_BYTES
+# Defined here, they are plain integers where this module is compiled.
+PAYLOAD_BYTES: Final[int] = ethernet.MTU_BYTES - TCP_OVERHEAD_BYTES
+FRAME_BYTES: Final[int] = ethernet.FRAME_BYTES
 
 _BITS_NS: Final = 8 * 10**9
 

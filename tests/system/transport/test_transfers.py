@@ -6,7 +6,8 @@ import pytest
 
 from tests.system.transport.transfers import PAUSES_S, RATE_BPS, SIZES, Told, transfers
 from tests.system.virtual_time.inside_virtual_time import kernel_or_skip, printed_inside
-from wanbed.testbed.network.shared_rate import FRAME_BYTES, SUPER_PACKET_NS
+from wanbed.testbed.network.ethernet import FRAME_BYTES
+from wanbed.testbed.network.shared_rate import SUPER_PACKET_NS
 
 SUPER_PACKET_S = max(SUPER_PACKET_NS / 1e9, 8 * 2 * FRAME_BYTES / RATE_BPS)
 

@@ -21,6 +21,7 @@ from wanbed.testbed.kernel.port_shape import (
     host_port_shape,
     wan_port_shape,
 )
+from wanbed.testbed.network.ethernet import FRAME_BYTES
 from wanbed.testbed.network.gateway_plan import (
     FarHosts,
     Gateway,
@@ -31,7 +32,7 @@ from wanbed.testbed.network.gateway_plan import (
     pair_class,
     source_class,
 )
-from wanbed.testbed.network.shared_rate import FRAME_BYTES, MIN_BYTES_PER_S
+from wanbed.testbed.network.shared_rate import MIN_BYTES_PER_S
 
 NETEM = NetemPlan(delay_ns=40_000_000, limit_packets=2000, rate_bytes_per_s=10**7)
 FAR = NetemPlan(delay_ns=0, limit_packets=1000)

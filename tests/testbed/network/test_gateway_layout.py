@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from wanbed.ground.impairments import Impairments
 from wanbed.ground.strict_model import parse_model
+from wanbed.testbed.network.ethernet import FRAME_BYTES
 from wanbed.testbed.network.gateway_layout import (
     SHORT_PACKETS_MIN,
     SUPER_PACKETS_MIN,
@@ -17,7 +18,7 @@ from wanbed.testbed.network.gateway_layout import (
 )
 from wanbed.testbed.network.gateway_plan import GatewayPlan, PortState, WanPort, pair_class
 from wanbed.testbed.network.links.wan_link import LinkConditions, WanLink, course_of
-from wanbed.testbed.network.shared_rate import FRAME_BYTES, Timers, bytes_per_s
+from wanbed.testbed.network.shared_rate import Timers, bytes_per_s
 from wanbed.testbed.network.topology import Datacenter, Host, Topology, resolve_topology
 from wanbed.testbed.network.topology_spec import TopologySpec
 

@@ -4,9 +4,10 @@ from functools import partial
 
 import pytest
 
+from wanbed.testbed.network.ethernet import FRAME_BYTES
 from wanbed.testbed.network.gateway_plan import SharedRate
 from wanbed.testbed.network.pair_rates import PairRates, early_s, pair_rates
-from wanbed.testbed.network.shared_rate import FRAME_BYTES, Timers, shared_rate
+from wanbed.testbed.network.shared_rate import Timers, shared_rate
 
 MBIT, FRAMES = 10**6, 2
 

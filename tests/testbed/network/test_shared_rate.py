@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from wanbed.testbed.network.ethernet import FRAME_BYTES
 from wanbed.testbed.network.shared_rate import (
-    FRAME_BYTES,
     MIN_BYTES_PER_S,
     SUPER_PACKET_NS,
     Timers,

@@ -24,7 +24,7 @@ from wanbed.runner.resolve.experiment import SweepPoint
 from wanbed.runner.runs.faults import TrialError
 from wanbed.testbed.hosts.host import Program
 from wanbed.testbed.hosts.hosts_here import HostsHere
-from wanbed.testbed.network.shared_rate import MTU_BYTES
+from wanbed.testbed.network.ethernet import MTU_BYTES
 
 
 class Loopback(HostsHere):

@@ -10,9 +10,10 @@ from tests.support.simulator.events import run_all
 from wanbed.ground.impairments import Impairments
 from wanbed.runner.simulator.event_queue import EventQueue
 from wanbed.runner.simulator.packets.way import Gateways, Leaf
+from wanbed.testbed.network.ethernet import FRAME_BYTES
 from wanbed.testbed.network.gateway_layout import plan_gateways
 from wanbed.testbed.network.gateway_plan import NetemPlan, SharedRate
-from wanbed.testbed.network.shared_rate import FRAME_BYTES, Timers
+from wanbed.testbed.network.shared_rate import Timers
 from wanbed.testbed.network.topology import Topology, resolve_topology
 from wanbed.testbed.network.topology_spec import TopologySpec
 

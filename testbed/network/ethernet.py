@@ -1,0 +1,5 @@
+"""The sizes of Ethernet's frames, without preamble, checksum and gap, which qdiscs do not count."""
+
+MTU_BYTES = 1500
+ETHERNET_HEADER_BYTES = 14
+FRAME_BYTES = MTU_BYTES + ETHERNET_HEADER_BYTES

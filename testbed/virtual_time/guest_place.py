@@ -1,10 +1,10 @@
 """Choose a virtual-time guest's place on the machine: the core it is pinned to, and the memory it may use."""
 
 import os
-import random
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from secrets import choice
 
 from wanbed.testbed.kernel.user_mode_linux import memory_for_guest
 
@@ -50,7 +50,8 @@ def least_busy_core() -> int:
     before = idle_ticks(Path("/proc/stat").read_text())
     time.sleep(_LOOK_S)
     after = idle_ticks(Path("/proc/stat").read_text())
-    return max(allowed, key=lambda core: (after.get(core, 0) - before.get(core, 0), random.random()))  # noqa: S311
+    idle = {core: after.get(core, 0) - before.get(core, 0) for core in allowed}
+    return choice([core for core in allowed if idle[core] == max(idle.values())])
 
 
 def idle_ticks(stat: str) -> dict[int, int]:

@@ -1,12 +1,13 @@
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from wanbed.results.records import span_log
 from wanbed.workloads.user_programs.hook.wanbed_hook.span_log_file import VERSION, Span, SpanLogFile
 
-HEADER = {"rank": 3, "host": "east-0", "datacenter": "east", "gpu": 1, "pipeline": 3, "stage": 0}
+HEADER: dict[str, Any] = {"rank": 3, "host": "east-0", "datacenter": "east", "gpu": 1, "pipeline": 3, "stage": 0}
 
 
 def claim(path: Path) -> SpanLogFile:
@@ -26,7 +27,7 @@ def test_what_is_written_is_read_at_once(tmp_path: Path) -> None:
     assert span_log.read_span_log(tmp_path / "log").spans == ()
     log.write([Span("iteration", 0, -1, 5, 9), Span("all_reduce", 0, -1, 6, 8, 40, "", "0,1")])
     contents = span_log.read_span_log(tmp_path / "log")
-    assert contents.header == span_log.RankPlace(**HEADER)  # type: ignore[arg-type]
+    assert contents.header == span_log.RankPlace(**HEADER)
     assert [tuple(span) for span in contents.spans] == [
         ("iteration", 0, -1, 5, 9, 0, "", "", -1, None),
         ("all_reduce", 0, -1, 6, 8, 40, "", "0,1", -1, None),

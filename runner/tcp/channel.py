@@ -26,6 +26,10 @@ class Channel(Protocol):
     line: Line
     history: "array[int]"
 
+    @property
+    def releases_when_accepted(self) -> bool:
+        """Tell whether whoever sends goes on once a transfer is accepted, and not when its last byte has left."""
+
     def arrival_ns(self, left_ns: int) -> int:
         """Return when a byte arrives that has left at that time."""
 
@@ -78,6 +82,11 @@ class PrivateChannel:
         copied.history.extend(self.history)
         copied._free_ns, copied.accepted_ns = self._free_ns, self.accepted_ns
         return copied
+
+    @property
+    def releases_when_accepted(self) -> bool:
+        """Return what ``Channel.releases_when_accepted`` describes."""
+        return False
 
     def arrival_ns(self, left_ns: int) -> int:
         """Return what ``Channel.arrival_ns`` describes."""

@@ -72,6 +72,11 @@ class SharedChannel(Sender):
         self._part_ns: int | None = None
         self._carried_bits_ns = 0
 
+    @property
+    def releases_when_accepted(self) -> bool:
+        """Return what ``Channel.releases_when_accepted`` describes."""
+        return False
+
     def arrival_ns(self, left_ns: int) -> int:
         """Return when a byte arrives, as ``Channel.arrival_ns`` does."""
         return left_ns + self.line.latency_ns

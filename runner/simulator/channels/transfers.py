@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from wanbed.runner.simulator.event_queue import EventQueue
-from wanbed.runner.simulator.packets.packet_channel import PacketChannel
 from wanbed.runner.tcp.channel import Accepted, Channel, Left
 from wanbed.testbed.network.flow_model.line import Line
 from wanbed.testbed.network.flow_model.striping import Striping
@@ -62,10 +61,10 @@ class OwnTransfers:
 
         def left(start_ns: int, end_ns: int) -> None:
             arrived(start_ns, end_ns, channel.arrival_ns(start_ns), channel.arrival_ns(end_ns))
-            if released is not None and not isinstance(channel, PacketChannel):
+            if released is not None and not channel.releases_when_accepted:
                 released(end_ns)
 
-        accepted = released if isinstance(channel, PacketChannel) else None
+        accepted = released if channel.releases_when_accepted else None
         self._channel.queue(now_ns, self._size_bytes, left, self._striping, accepted=accepted)
 
 
@@ -127,7 +126,7 @@ class SharedTransfers:
             left, accepted = self._leaving(owner, mate, offer, whole_ns), None
             if mate == owner and offer.released is not None:
                 release = partial(self._release, offer, offer.released, scattered_ns)
-                if isinstance(channel, PacketChannel):
+                if channel.releases_when_accepted:
                     accepted = release
                 else:
                     left = self._releasing(release, left)

@@ -67,6 +67,11 @@ class PacketChannel:
         self._ends[sender] = deque()
         self._unaccepted[sender] = deque()
 
+    @property
+    def releases_when_accepted(self) -> bool:
+        """Return what ``Channel.releases_when_accepted`` describes: it has the kernel's buffers."""
+        return True
+
     def arrival_ns(self, left_ns: int) -> int:
         """Return when a byte arrives that has left at that time, jitter apart."""
         return left_ns + self.line.latency_ns

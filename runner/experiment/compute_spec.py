@@ -247,7 +247,7 @@ class ComputeSpec(StrictModel):
     check_iteration: Annotated[int, whole_number(0, MAX_ITERATIONS)] | None = Field(
         default=None,
         description="Iteration of the warm-up, from 0 and not its last, that torch.profiler records as a check on the "
-        "ranks' busy times. Default: none.",
+        "ranks' busy times. Those of torch's own schedules are not checked. Default: none.",
         examples=[0],
     )
     deterministic: Truth | None = Field(

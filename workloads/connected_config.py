@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from wanbed.ground.dataclass_json import write_config
-from wanbed.results.records.span_log import RankPlace, Span
+from wanbed.results.records.span_log import Span
 from wanbed.workloads.host_process import die_with_parent, wake_precisely
+from wanbed.workloads.placed_config import PlacedConfig
 from wanbed.workloads.start_gate import wait_at_gate
 from wanbed.workloads.transport.links_config import LinksConfig, RendezvousConfig
 
@@ -43,7 +43,7 @@ class RankProcessConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ConnectedConfig:
+class ConnectedConfig(PlacedConfig):
     """One rank of one trial: where it stands, and whom it sends to. Durations are on the testbed's clock.
 
     - ``iterations``: includes those of the warm-up.
@@ -53,7 +53,6 @@ class ConnectedConfig:
     Raises ValueError naming the field.
     """
 
-    place: RankPlace
     process: RankProcessConfig
     iterations: int
     links: LinksConfig
@@ -69,22 +68,3 @@ class ConnectedConfig:
             linked, placed = getattr(self.links, name), getattr(self.place, name)
             if linked != placed:
                 raise ValueError(f"links.{name}: {linked}, where the rank's is {placed}")
-
-    @property
-    def rank(self) -> int:
-        """The rank's number."""
-        return self.place.rank
-
-    @property
-    def host(self) -> str:
-        """The host that the rank runs on."""
-        return self.place.host
-
-    @property
-    def gpu(self) -> int:
-        """The GPU of that host that the rank computes on, counted from 0."""
-        return self.place.gpu
-
-    def write(self, path: Path) -> None:
-        """Write the configuration as JSON, readable only by this user because of the token."""
-        write_config(self, path)

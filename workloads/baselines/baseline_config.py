@@ -3,11 +3,11 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from wanbed.ground.dataclass_json import read_config, write_config
-from wanbed.results.records.span_log import RankPlace
+from wanbed.ground.dataclass_json import read_config
 from wanbed.workloads.compute.device_settings import DeviceSettings
 from wanbed.workloads.gpt.learning_config import LearningConfig
 from wanbed.workloads.kept_files import KeptFilesConfig
+from wanbed.workloads.placed_config import PlacedConfig
 
 TORCH_GPIPE, TORCH_1F1B, TORCH_ZB, TORCH_DDP = BASELINE_SCHEDULES = (
     "torch-gpipe",
@@ -91,7 +91,7 @@ class GlooConfig:
 
 
 @dataclass(frozen=True)
-class BaselineConfig:
+class BaselineConfig(PlacedConfig):
     """One rank of one trial that torch trains.
 
     - ``place``: that of the rank ``pipeline * stages + stage``.
@@ -103,7 +103,6 @@ class BaselineConfig:
     Raises ValueError naming the field.
     """
 
-    place: RankPlace
     shape: BaselineShape
     iterations: int
     learning: LearningConfig
@@ -129,25 +128,6 @@ class BaselineConfig:
         if self.kept.checkpoints is not None:
             raise ValueError("kept.checkpoints: torch's schedules write none, leave them out")
         self.learning.model.layers_of(place.stage, shape.stages)
-
-    @property
-    def rank(self) -> int:
-        """The rank's number."""
-        return self.place.rank
-
-    @property
-    def host(self) -> str:
-        """The host that the rank runs on."""
-        return self.place.host
-
-    @property
-    def gpu(self) -> int:
-        """The GPU of that host that the rank computes on, counted from 0."""
-        return self.place.gpu
-
-    def write(self, path: Path) -> None:
-        """Write the configuration as JSON."""
-        write_config(self, path)
 
 
 def _check_least(config: object, least: int, *names: str) -> None:

@@ -62,7 +62,7 @@ def transport_end(rank: int, port: int, connections: int, messages: int, result:
     boundary = BoundaryConfig(peer.rank, ACTIVATION_BYTES)
     ends = (None, boundary) if rank == 0 else (boundary, None)
     plan = LinksConfig(rank, 0, rank, (peer,), iterations=1, boundaries=BoundariesConfig(*ends, messages))
-    sockets = Rendezvous(Identity(TOKEN, rank, LOOPBACK, port), plan.peers, None, sys.exit).rendezvous(8_000_000_000)
+    sockets = Rendezvous(Identity(TOKEN, rank, LOOPBACK, port), plan.peers, sys.exit).rendezvous(8_000_000_000)
     pool, events = BufferPool(), SimpleQueue[Event]()
     transport = StripedTransport(plan, sockets, pool, events.put)
     # Written to, because memory that never was is one page of zeros that the processor's cache holds.

@@ -66,7 +66,7 @@ PLAN = RankConfig(
         ),
         rings=RingsConfig((RingConfig((1, 4)),)),
     ),
-    rendezvous=RendezvousConfig("10.1.0.1", 29_501, "00112233445566778899aabbccddeeff", "bbr"),
+    rendezvous=RendezvousConfig("10.1.0.1", 29_501, "00112233445566778899aabbccddeeff"),
 )
 
 
@@ -96,7 +96,6 @@ def test_a_config_reads_back_as_written(tmp_path: Path) -> None:
 def test_one_value_for_all_stages_reads_back_too(tmp_path: Path) -> None:
     shape = PipelineShape(3, 8, recompute=True, memory_bound=2)
     plan = replace(PLAN, schedule=replace(PLAN.schedule, shape=shape), process=RankProcessConfig("/tmp/spans", 1))
-    plan = replace(plan, rendezvous=replace(PLAN.rendezvous, congestion=None))
     plan.write(tmp_path / "plan.json")
     assert read_rank_config(tmp_path / "plan.json") == plan
 

@@ -157,10 +157,7 @@ def test_a_rank_whose_parent_has_ended_already_does_not_begin(tmp_path: Path, st
     [
         ({"schedule": "nowhere:Schedule"}, "nowhere:Schedule: No module named 'nowhere'"),
         ({"process": RankProcessConfig("unused", 2**62)}, "process.epoch_ns: lies in the future"),
-        (
-            {"rendezvous": RendezvousConfig(LOOPBACK, 20_000, "00" * 16, "fancy")},
-            "the kernel refuses the congestion control 'fancy'",
-        ),
+        ({"rendezvous": RendezvousConfig("192.0.2.1", 20_000, "00" * 16)}, "cannot bind 192.0.2.1 port 20000"),
     ],
 )
 def test_an_invalid_config_fails_with_one_line(

@@ -51,7 +51,7 @@ class FlowReceiver:
     def _listen(self) -> socket.socket:
         config, end = self._config, self._config.end
         if end.is_tcp:
-            made = make_socket(end.address, config.port, None, end.window_bytes, end.peer_timeout_s)
+            made = make_socket(end.address, config.port, end.window_bytes, peer_timeout_s=end.peer_timeout_s)
             made.listen(end.connections)
             return made
         made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)

@@ -64,7 +64,7 @@ class FlowSender:
     def _socket(self) -> socket.socket:
         end = self._config.end
         if end.is_tcp:
-            made = make_socket(end.address, 0, self._config.congestion, peer_timeout_s=end.peer_timeout_s)
+            made = make_socket(end.address, 0, congestion=self._config.congestion, peer_timeout_s=end.peer_timeout_s)
             hold_unsent(made, UNSENT_BYTES)
             reset_on_close(made)
             return made

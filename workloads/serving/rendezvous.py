@@ -41,7 +41,7 @@ def call(
     """
     deadline_ns = time.monotonic_ns() + timeout_ns
     while True:
-        made = make_socket(own_address, 0, None)
+        made = make_socket(own_address, 0)
         try:
             made.settimeout(1.0)
             if not peer_listens(peer.address, peer.port):
@@ -83,7 +83,7 @@ class Listener:
         self._arrived = arrived
         self._log = log
         self._silent: dict[FrameChannel, str] = {}
-        self._socket = make_socket(own.address, own.port, None)
+        self._socket = make_socket(own.address, own.port)
         self._socket.listen(_BACKLOG)
         selector.register(self._socket, selectors.EVENT_READ, self._accept)
 

@@ -4,7 +4,7 @@ A rank connects to its peers and moves bytes like this::
 
     config = LinksConfig(rank=..., pipeline=..., stage=..., peers=(...), iterations=..., boundaries=..., rings=...)
     identity = Identity(token, rank, address, listen_port)
-    sockets = Rendezvous(identity, config.peers, congestion, log).rendezvous(timeout_ns)
+    sockets = Rendezvous(identity, config.peers, log).rendezvous(timeout_ns)
     pool, events = BufferPool(), SimpleQueue[Event]()
     transport = StripedTransport(config, sockets, pool, events.put)
     transport.start()

@@ -17,7 +17,6 @@ class RendezvousConfig:
     - ``listen_address``, ``listen_port``: where peers call it. Every socket of the rank is bound to that address. The
       port must be below the kernel's ephemeral range.
     - ``run_token``: 16 bytes in hexadecimal, the same for all ranks of a trial.
-    - ``congestion``: the congestion control of its connections, None for the kernel's.
     - ``timeout_ns``: the limit of the rendezvous.
     - ``peer_timeout_s``: for how long a peer may be silent before it is lost: longer than links are known to be down.
 
@@ -27,7 +26,6 @@ class RendezvousConfig:
     listen_address: str
     listen_port: int
     run_token: str
-    congestion: str | None = None
     timeout_ns: int = DEFAULT_RENDEZVOUS_TIMEOUT_NS
     peer_timeout_s: int = PEER_TIMEOUT_S
 

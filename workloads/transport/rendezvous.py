@@ -86,7 +86,6 @@ class Rendezvous:
         self,
         identity: Identity,
         peers: Sequence[Peer],
-        congestion: str | None,
         log: Callable[[str], None],
         window_bytes: int | None = None,
         *,
@@ -98,9 +97,7 @@ class Rendezvous:
             calls = {peer.rank for peer in peers if peer.rank > identity.rank}
         self._callers = {peer.rank: peer for peer in peers if peer.rank not in calls}
         self._callees = {peer.rank: peer for peer in peers if peer.rank in calls}
-        self._make_socket = partial(
-            make_socket, congestion=congestion, window_bytes=window_bytes, peer_timeout_s=peer_timeout_s
-        )
+        self._make_socket = partial(make_socket, window_bytes=window_bytes, peer_timeout_s=peer_timeout_s)
         self._log = log
         self._selector = selectors.DefaultSelector()
         self._connected_sockets: dict[int, dict[int, socket.socket]] = {peer.rank: {} for peer in peers}
@@ -128,7 +125,6 @@ class Rendezvous:
         return cls(
             identity,
             links.peers,
-            config.congestion,
             log,
             links.window_bytes,
             calls=calls,

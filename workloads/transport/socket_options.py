@@ -26,8 +26,9 @@ _DELIVER_AFTER_CLOSE = struct.pack("ii", 0, 0)
 def make_socket(
     address: str,
     port: int,
-    congestion: str | None,
     window_bytes: int | None = None,
+    *,
+    congestion: str | None = None,
     peer_timeout_s: int = PEER_TIMEOUT_S,
 ) -> socket.socket:
     """Make a non-blocking TCP socket bound to that local address. Port 0 stands for any free port.

@@ -351,6 +351,6 @@ def test_ranks_are_told_and_have_longer_to_meet_after_a_restart() -> None:
 
 @pytest.mark.parametrize("timeout_s", [8, 38, 3600])
 def test_the_kernel_takes_it(timeout_s: int) -> None:
-    with make_socket(LOOPBACK, 0, None, peer_timeout_s=timeout_s) as made:
+    with make_socket(LOOPBACK, 0, peer_timeout_s=timeout_s) as made:
         assert made.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == timeout_s * 1000
         assert made.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT) <= 127

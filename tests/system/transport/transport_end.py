@@ -38,7 +38,7 @@ def main(path: str) -> None:
         setup = json.load(setup_file)
     plan = from_document(LinksConfig, setup["plan"])
     identity = Identity(bytes(16), plan.rank, setup["address"], setup["port"])
-    sockets = Rendezvous(identity, plan.peers, None, sys.exit, plan.window_bytes).rendezvous(RENDEZVOUS_TIMEOUT_NS)
+    sockets = Rendezvous(identity, plan.peers, sys.exit, plan.window_bytes).rendezvous(RENDEZVOUS_TIMEOUT_NS)
     pool, events = BufferPool(), SimpleQueue[Event]()
     transport = StripedTransport(plan, sockets, pool, events.put)
     transport.start()

@@ -69,7 +69,7 @@ def rendezvous(plans: list[LinksConfig], port: int) -> list[dict[int, list[socke
     """The connected sockets of both ranks."""
     identities = [Identity(TOKEN, plan.rank, LOOPBACK, port if plan.rank else 0) for plan in plans]
     calling, listening = (
-        Rendezvous(identity, plan.peers, None, pytest.fail) for identity, plan in zip(identities, plans, strict=True)
+        Rendezvous(identity, plan.peers, pytest.fail) for identity, plan in zip(identities, plans, strict=True)
     )
     met: dict[int, list[socket.socket]] = {}
     thread = threading.Thread(target=lambda: met.update(listening.rendezvous(TIMEOUT_NS)))
@@ -204,10 +204,10 @@ class Mesh:
 
 def tcp_pair(window_bytes: int) -> tuple[socket.socket, socket.socket]:
     """Both ends of a connection over loopback."""
-    with make_socket(LOOPBACK, 0, None, window_bytes) as listening:
+    with make_socket(LOOPBACK, 0, window_bytes) as listening:
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, SEGMENT_BYTES)
         listening.listen()
-        calling = make_socket(LOOPBACK, 0, None, window_bytes)
+        calling = make_socket(LOOPBACK, 0, window_bytes)
         calling.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, SEGMENT_BYTES)
         calling.setblocking(True)
         calling.connect(listening.getsockname())

@@ -28,7 +28,7 @@ class Listener:
         self.outcome: dict[int, list[socket.socket]] | TransportError | None = None
         self.port = port
         caller = Peer(0, "east-0", LOOPBACK, None, 2)
-        self.rendezvous = Rendezvous(Identity(TOKEN, 1, LOOPBACK, port), [caller], None, self.notes.append)
+        self.rendezvous = Rendezvous(Identity(TOKEN, 1, LOOPBACK, port), [caller], self.notes.append)
         self.thread = threading.Thread(target=self._rendezvous, args=(timeout_ns,))
         self.thread.start()
 
@@ -78,9 +78,9 @@ def room_for_sockets() -> Iterator[None]:
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def call(port: int, timeout_ns: int = LONG_NS, congestion: str | None = None) -> dict[int, list[socket.socket]]:
+def call(port: int, timeout_ns: int = LONG_NS) -> dict[int, list[socket.socket]]:
     callee = Peer(1, "west-0", LOOPBACK, port, 2)
-    return Rendezvous(Identity(TOKEN, 0, LOOPBACK, 0), [callee], congestion, pytest.fail).rendezvous(timeout_ns)
+    return Rendezvous(Identity(TOKEN, 0, LOOPBACK, 0), [callee], pytest.fail).rendezvous(timeout_ns)
 
 
 def test_a_caller_waits_for_a_listener_that_comes_later(listen: Callable, free_port: int) -> None:
@@ -195,7 +195,7 @@ def test_ranks_connect_in_any_order_of_starting() -> None:
 
     def rendezvous(rank: int) -> None:
         others = [replace(peer, connections=1 + (peer.rank + rank) % 2) for peer in peers if peer.rank != rank]
-        rendezvous = Rendezvous(Identity(TOKEN, rank, addresses[rank], 29571), others, None, pytest.fail)
+        rendezvous = Rendezvous(Identity(TOKEN, rank, addresses[rank], 29571), others, pytest.fail)
         met[rank] = rendezvous.rendezvous(LONG_NS)
 
     threads = [threading.Thread(target=rendezvous, args=(rank,)) for rank in (3, 0, 4, 1, 2)]
@@ -259,23 +259,17 @@ def test_another_program_at_the_peers_port_is_reported(free_port: int) -> None:
 def test_an_address_of_another_machine_cannot_be_bound() -> None:
     callee = Peer(1, "west-0", LOOPBACK, 1, 1)
     with pytest.raises(TransportError, match=r"^cannot bind 192\.0\.2\.1 port 0: "):
-        Rendezvous(Identity(TOKEN, 0, "192.0.2.1", 0), [callee], None, pytest.fail).rendezvous(SHORT_NS)
-
-
-def test_a_congestion_control_that_the_kernel_lacks_is_named(free_port: int) -> None:
-    with pytest.raises(TransportError, match=r"refuses the congestion control 'fancy'.*: load the module tcp_fancy"):
-        call(free_port, congestion="fancy")
+        Rendezvous(Identity(TOKEN, 0, "192.0.2.1", 0), [callee], pytest.fail).rendezvous(SHORT_NS)
 
 
 def test_sockets_have_the_configured_address_and_options(listen: Callable) -> None:
     listener = listen()
-    met = call(listener.port, congestion="reno")
+    met = call(listener.port)
     listener.thread.join()
     for made in met[1]:
         assert made.getsockname()[0] == LOOPBACK
         assert made.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
         assert made.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 8000
-        assert made.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).rstrip(b"\0") == b"reno"
         made.close()
     for made in listener.outcome[0]:
         assert made.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
@@ -287,7 +281,7 @@ def test_nothing_is_told_to_another_users_socket(free_port: int, monkeypatch: py
     callee = Peer(1, "west-0", LOOPBACK, free_port, 1)
     with socket.create_server((LOOPBACK, free_port)) as listener:
         monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
-        rendezvous = Rendezvous(Identity(TOKEN, 0, LOOPBACK, 0), [callee], None, lambda _: None)
+        rendezvous = Rendezvous(Identity(TOKEN, 0, LOOPBACK, 0), [callee], lambda _: None)
         with pytest.raises(TransportError, match=rf"^no peer is called at .*: {LOOPBACK}:{free_port} is taken by "):
             rendezvous.rendezvous(LONG_NS)
         listener.setblocking(False)
@@ -300,4 +294,4 @@ def test_who_has_the_port_of_a_rank_is_named(free_port: int) -> None:
         socket.create_server(("", free_port)),
         pytest.raises(TransportError, match=rf"cannot bind .*: 0\.0\.0\.0:{free_port} is taken by .*uid {os.getuid()}"),
     ):
-        Rendezvous(Identity(TOKEN, 1, LOOPBACK, free_port), [Peer(0, "east-0", LOOPBACK, None, 1)], None, print)
+        Rendezvous(Identity(TOKEN, 1, LOOPBACK, free_port), [Peer(0, "east-0", LOOPBACK, None, 1)], print)

@@ -5,6 +5,9 @@ import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import pytest
+
+from wanbed.workloads.transport.peer import TransportError
 from wanbed.workloads.transport.socket_options import hold_window, make_socket
 
 LOOPBACK = "127.0.0.1"
@@ -19,8 +22,8 @@ _SEND_WINDOW_OFFSET = 228
 def connected(port: int, window_bytes: int | None) -> Iterator[tuple[socket.socket, socket.socket]]:
     """A sender that does not wait, and a receiver made with that window."""
     with (
-        make_socket(LOOPBACK, port, None, window_bytes) as listener,
-        make_socket(LOOPBACK, 0, None, window_bytes) as sender,
+        make_socket(LOOPBACK, port, window_bytes) as listener,
+        make_socket(LOOPBACK, 0, window_bytes) as sender,
     ):
         for each in (listener, sender):
             each.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, SEGMENT_BYTES)
@@ -73,7 +76,17 @@ def test_without_a_configured_window_the_kernel_chooses(free_port: int) -> None:
 
 
 def test_neither_unread_data_nor_the_send_buffer_narrows_the_window() -> None:
-    with make_socket(LOOPBACK, 0, None, WINDOW_BYTES) as made:
+    with make_socket(LOOPBACK, 0, WINDOW_BYTES) as made:
         for option in (socket.SO_RCVBUF, socket.SO_SNDBUF):
             assert made.getsockopt(socket.SOL_SOCKET, option) >= 4 * WINDOW_BYTES
         assert made.getsockopt(socket.IPPROTO_TCP, socket.TCP_WINDOW_CLAMP) == WINDOW_BYTES
+
+
+def test_a_connection_has_the_congestion_control_that_is_asked_for() -> None:
+    with make_socket(LOOPBACK, 0, congestion="reno") as made:
+        assert made.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).rstrip(b"\0") == b"reno"
+
+
+def test_a_congestion_control_that_the_kernel_lacks_is_named() -> None:
+    with pytest.raises(TransportError, match=r"refuses the congestion control 'fancy'.*: load the module tcp_fancy"):
+        make_socket(LOOPBACK, 0, congestion="fancy")

@@ -11,6 +11,7 @@ from wanbed.workloads.bubbletea.prefill_settings import PrefillSettings
 from wanbed.workloads.collective.collective_config import CollectiveConfig
 from wanbed.workloads.compute.backends.backend import ComputeConfig
 from wanbed.workloads.compute.computed_stage import ComputedStage
+from wanbed.workloads.compute.device_settings import DeviceSettings
 from wanbed.workloads.compute.replay import ReplayCosts, ReplayDurations, ReplaySizes
 from wanbed.workloads.connected_config import RankProcessConfig
 from wanbed.workloads.gpt.gpt_config import GptConfig
@@ -183,7 +184,7 @@ def test_training_and_prefill_of_a_gpu_are_both_computed_or_both_replayed() -> N
         epoch_ns=0,
     )
     torch = replace(PLAN.compute, backend="wanbed.workloads.compute.backends.torch_backend:TorchBackend")
-    computed = replace(serving, inference=InferenceWork(serving.served.model, seed=3, device="cpu"))
+    computed = replace(serving, inference=InferenceWork(serving.served.model, seed=3, device=DeviceSettings("cpu")))
     assert replace(PLAN, serving=serving).serving == serving
     assert replace(PLAN, compute=torch, serving=computed).serving == computed
     for wrong in (

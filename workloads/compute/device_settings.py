@@ -21,6 +21,8 @@ class DeviceSettings:
     deterministic: bool = False
 
     def __post_init__(self) -> None:
+        if self.name not in DEVICES:
+            raise ValueError(f"name: {self.name!r} is none of {', '.join(DEVICES)}")
         if self.threads < 1:
             raise ValueError(f"threads: {self.threads} is below 1")
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from wanbed.workloads.compute.device.torch_device import choose_kernels, create_device
+from wanbed.workloads.compute.device.torch_device import configured_device
 from wanbed.workloads.inference.inference_model import InferenceWork
 from wanbed.workloads.inference.inference_stage import InferenceStage
 from wanbed.workloads.inference.key_value_cache import KVCache
@@ -89,9 +89,7 @@ class SequenceDecoder:
     """
 
     def __init__(self, work: InferenceWork) -> None:
-        torch.set_num_threads(work.threads)
-        choose_kernels(deterministic=work.deterministic)
-        model, device = work.model, create_device(work.device)
+        model, device = work.model, configured_device(work.device)
         self._stage = InferenceStage(
             model, range(model.layers), seed=work.seed, device=device, precision=work.precision
         )

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from types import MappingProxyType
 
-from wanbed.workloads.compute.device_settings import DEVICES
+from wanbed.workloads.compute.device_settings import DeviceSettings
 
 
 @dataclass(frozen=True)
@@ -169,24 +169,17 @@ class InferenceWork:
     """The way in which torch computes ``model``, or some layers of it. Raises ValueError naming the field.
 
     Weights and prompt tokens are drawn from ``seed``, so every process draws the same ones for a layer and a request.
-    ``device`` is auto (cuda if available), cpu or cuda. ``threads`` is the number of torch's CPU threads.
-    ``deterministic``: use only kernels that give the same bits in every run.
     """
 
     model: InferenceModel
     seed: int
-    device: str
-    threads: int = 1
-    deterministic: bool = False
+    device: DeviceSettings
 
     def __post_init__(self) -> None:
         if self.model.bytes_per_element not in _PRECISIONS:
             raise ValueError(f"model: torch has no precision of {self.model.bytes_per_element} bytes an element here")
-        for name, least in (("seed", 0), ("threads", 1)):
-            if getattr(self, name) < least:
-                raise ValueError(f"{name}: {getattr(self, name)} is below {least}")
-        if self.device not in DEVICES:
-            raise ValueError(f"device: {self.device!r} is none of {', '.join(DEVICES)}")
+        if self.seed < 0:
+            raise ValueError(f"seed: {self.seed} is below 0")
 
     @property
     def precision(self) -> str:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from wanbed.workloads.bubbletea.bubble_filler import LayerRun
 from wanbed.workloads.bubbletea.messages import Piece
-from wanbed.workloads.compute.device.torch_device import as_bytes, choose_kernels, create_device
+from wanbed.workloads.compute.device.torch_device import as_bytes, configured_device
 from wanbed.workloads.inference.decode import greedy_token
 from wanbed.workloads.inference.inference_model import InferenceWork
 from wanbed.workloads.inference.inference_stage import InferenceStage, PrefillChunk
@@ -73,10 +73,8 @@ class PrefillCompute:
     """
 
     def __init__(self, work: InferenceWork, layers: range, warm_up_tokens: int = 8) -> None:
-        torch.set_num_threads(work.threads)
-        choose_kernels(deterministic=work.deterministic)
         self._work = work
-        self._device = create_device(work.device)
+        self._device = configured_device(work.device)
         self._stream = self._device.own_stream()
         self._sequences: dict[int, _Sequence] = {}
         self._inputs: dict[tuple[int, int], Tensor] = {}

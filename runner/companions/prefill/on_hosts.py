@@ -119,7 +119,7 @@ class PrefillService(Companion):
             return None
         if (work := service.inference) is not None:
             if setting.device is not None:
-                work = replace(work, device=setting.device)
+                work = replace(work, device=replace(work.device, name=setting.device))
                 service = replace(service, inference=work)
             if service.profile == UNMEASURED:
                 profile = _measured_profile(trial.testbed, service, work, setting.folder, setting.parent_pid)

@@ -30,6 +30,7 @@ from wanbed.workloads.bubbletea.request_source import RequestSource, SourceKind,
 from wanbed.workloads.bubbletea.request_traces import RequestTrace, scaled
 from wanbed.workloads.bubbletea.service_config import DatacenterService, ServiceConfig, ServingGpu
 from wanbed.workloads.bubbletea.trace_formats import ArrivalUnit, TraceColumns
+from wanbed.workloads.compute.device_settings import DeviceSettings
 from wanbed.workloads.inference.inference_model import INFERENCE_MODELS, InferenceModel, InferenceWork
 
 _UNLIMITED_BPS = 10**15
@@ -187,9 +188,8 @@ def inference_work(spec: ExperimentSpec, model: InferenceModel) -> InferenceWork
     if spec.engine == "simulate" or not spec.compute.backend.computes_prefill:
         return None
     compute = spec.compute
-    return InferenceWork(
-        model, spec.seed, compute.device or "auto", compute.threads or 1, deterministic=bool(compute.deterministic)
-    )
+    device = DeviceSettings(compute.device or "auto", compute.threads or 1, bool(compute.deterministic))
+    return InferenceWork(model, spec.seed, device)
 
 
 def prefill_refusals(spec: ExperimentSpec, variants: Iterable[ResolvedVariant]) -> Iterator[Declared]:

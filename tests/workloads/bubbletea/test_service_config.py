@@ -10,6 +10,7 @@ from wanbed.workloads.bubbletea.prefill_profile import PrefillProfile
 from wanbed.workloads.bubbletea.prefill_settings import FillPolicy, PrefillSettings
 from wanbed.workloads.bubbletea.request_source import RequestSource, SourceKind
 from wanbed.workloads.bubbletea.service_config import DatacenterService, ServiceConfig, ServingGpu
+from wanbed.workloads.compute.device_settings import DeviceSettings
 from wanbed.workloads.inference.inference_model import INFERENCE_MODELS, InferenceWork
 
 MEMORY = SharedGpuMemory(80 * 2**30, 30 * 2**30)
@@ -95,7 +96,7 @@ def test_bytes_on_the_network_grow_with_tokens_and_a_cache_is_never_nothing() ->
 def test_a_document_names_the_work_of_torch_only_where_torch_computes() -> None:
     assert "inference" not in PLAN.document()
     assert PLAN.document()["depth"] == 2
-    work = InferenceWork(INFERENCE_MODELS["llama-tiny"], 7, "cpu")
+    work = InferenceWork(INFERENCE_MODELS["llama-tiny"], 7, DeviceSettings("cpu"))
     assert replace(PLAN, inference=work).document()["inference"]["seed"] == 7
 
 

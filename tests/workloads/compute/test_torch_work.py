@@ -31,6 +31,7 @@ WORK = TorchWork(
         ("seed", -1),
         ("learning_rate", 0.0),
         ("learning_rate", float("nan")),
+        ("name", "gpu"),
         ("threads", 0),
         ("check_iteration", -1),
     ],

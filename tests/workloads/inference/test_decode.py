@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from tests.support.workloads.prefill_by_hand import PrefillByHand, moved, prefills, tiny_stages, whole_model
 from tests.support.workloads.reference_llama import SEED, TINY, one_shot
+from wanbed.workloads.compute.device_settings import DeviceSettings
 from wanbed.workloads.inference.decode import SequenceDecoder, decode, greedy_token
 from wanbed.workloads.inference.inference_model import InferenceWork
 
@@ -99,7 +100,7 @@ def test_caches_without_room_for_the_tokens_are_refused() -> None:
         decode([whole_model()], [prefill.cache_on_another_host(32)], 0, 3)
 
 
-WORK = InferenceWork(TINY, SEED, "cpu")
+WORK = InferenceWork(TINY, SEED, DeviceSettings("cpu"))
 
 SHORT_PROMPT = [(37 * token + 5) % 512 for token in range(15)]
 

@@ -18,6 +18,7 @@ from wanbed.workloads.bubbletea.bubble_forecast import BubbleForecast
 from wanbed.workloads.bubbletea.messages import Piece, PieceDone
 from wanbed.workloads.bubbletea.prefill_profile import PrefillProfile
 from wanbed.workloads.bubbletea.prefill_settings import FillPolicy, PrefillSettings
+from wanbed.workloads.compute.device_settings import DeviceSettings
 from wanbed.workloads.inference.decode import SequenceDecoder
 from wanbed.workloads.inference.inference_model import InferenceWork
 from wanbed.workloads.serving.computed_gpu import ComputedGpu
@@ -30,7 +31,7 @@ PATIENCE_S = 60
 
 PROFILE = PrefillProfile(0.0, 1e4, 0.0, "test", measured=False)
 
-WORK = InferenceWork(TINY, SEED, "cpu")
+WORK = InferenceWork(TINY, SEED, DeviceSettings("cpu"))
 
 PIECE = Piece(request=7, stage=0, chunk=0, tokens=100, prior_tokens=0, layers=4, last=True, prompt_tokens=100)
 

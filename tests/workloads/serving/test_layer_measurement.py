@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 from wanbed.workloads.bubbletea.prefill_profile import TimedChunk, fit_chunks
+from wanbed.workloads.compute.device_settings import DeviceSettings
 from wanbed.workloads.inference.inference_model import INFERENCE_MODELS, InferenceWork
 from wanbed.workloads.serving.layer_measurement import MeasurementConfig, main
 
@@ -11,7 +12,7 @@ TINY = INFERENCE_MODELS["llama-tiny"]
 
 
 def measured(folder: Path, chunk_tokens: int) -> list[TimedChunk]:
-    plan = MeasurementConfig(InferenceWork(TINY, 1, "cpu"), 2, chunk_tokens, str(folder / "result"))
+    plan = MeasurementConfig(InferenceWork(TINY, 1, DeviceSettings("cpu")), 2, chunk_tokens, str(folder / "result"))
     plan.write(folder / "plan.json")
     assert main([str(folder / "plan.json")]) == 0
     return [TimedChunk(*chunk) for chunk in json.loads((folder / "result").read_text())]

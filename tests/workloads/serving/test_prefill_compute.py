@@ -9,6 +9,7 @@ from wanbed.workloads.bubbletea.bubble_filler import LayerRun
 from wanbed.workloads.bubbletea.messages import Piece
 from wanbed.workloads.bubbletea.prefill_profile import PrefillProfile
 from wanbed.workloads.bubbletea.prefill_settings import PrefillSettings
+from wanbed.workloads.compute.device_settings import DeviceSettings
 from wanbed.workloads.inference.decode import greedy_token
 from wanbed.workloads.inference.inference_model import InferenceWork
 from wanbed.workloads.inference.inference_stage import InferenceStage, PrefillChunk
@@ -17,7 +18,7 @@ from wanbed.workloads.serving.gpu_worker import serving_gpu
 from wanbed.workloads.serving.prefill_compute import PieceResults, PrefillCompute, prompt_tokens
 from wanbed.workloads.serving.serving_configs import Endpoint, GpuServingConfig, ServedStage, ServingPeers
 
-WORK = InferenceWork(TINY, SEED, "cpu")
+WORK = InferenceWork(TINY, SEED, DeviceSettings("cpu"))
 
 LAYERS = TINY.layers
 

@@ -29,6 +29,7 @@ from wanbed.workloads.bubbletea.prefill_settings import PrefillSettings
 from wanbed.workloads.bubbletea.request_source import RequestSource, SourceKind
 from wanbed.workloads.bubbletea.service_config import DatacenterService, ServiceConfig, ServingGpu
 from wanbed.workloads.compute.backends.torch_backend import TORCH_RENDEZVOUS_NS
+from wanbed.workloads.compute.device_settings import DeviceSettings
 from wanbed.workloads.inference.inference_model import INFERENCE_MODELS, InferenceWork
 from wanbed.workloads.rank_config import RankConfig, read_rank_config
 from wanbed.workloads.serving.serving_configs import (
@@ -177,7 +178,7 @@ def test_with_torch_processes_get_the_inference_work_and_a_longer_rendezvous(
     tmp_path: Path,
 ) -> None:
     service, _, _ = planned()
-    work = InferenceWork(service.model, seed=4, device="cpu")
+    work = InferenceWork(service.model, seed=4, device=DeviceSettings("cpu"))
     setting = SharedConfig(AddressBook(one_point().topology, slot=3), {}, 1.0, "00" * 16, 5, Path("/trial"), 7)
     serving = configure_serving(replace(service, inference=work), setting)
     for datacenter in service.datacenters:
@@ -332,7 +333,7 @@ def test_a_worker_that_ended_early_is_reported_with_its_reason(tmp_path: Path) -
 
 
 def test_with_torch_tokens_and_profile_are_reported(tmp_path: Path) -> None:
-    computed = replace(SERVICE, inference=InferenceWork(SERVICE.model, 1, "cpu"))
+    computed = replace(SERVICE, inference=InferenceWork(SERVICE.model, 1, DeviceSettings("cpu")))
     files: dict[str, object] = {
         "records": RECORDS,
         "counts": COUNTS,

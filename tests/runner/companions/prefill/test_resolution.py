@@ -16,6 +16,7 @@ from wanbed.runner.resolve.experiment import SweepPoint
 from wanbed.workloads.bubbletea.prefill_profile import UNMEASURED
 from wanbed.workloads.bubbletea.request_source import RequestSource, TokenCount
 from wanbed.workloads.bubbletea.service_config import ServiceConfig
+from wanbed.workloads.compute.device_settings import DeviceSettings
 from wanbed.workloads.inference.inference_model import INFERENCE_MODELS, InferenceWork
 
 AZURE = "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03.0,4808,10\n{}2023-11-16 18:17:07.0,300,20\n"
@@ -279,7 +280,7 @@ def torch_service(**changes: Any) -> ServiceConfig:
 
 
 def test_where_torch_trains_it_computes_prefill_too_with_the_experiments_seed() -> None:
-    assert torch_service().inference == InferenceWork(TINY, seed=9, device="cpu", threads=2)
+    assert torch_service().inference == InferenceWork(TINY, seed=9, device=DeviceSettings("cpu", 2))
 
 
 def test_prefill_times_are_measured_or_from_a_named_profile() -> None:

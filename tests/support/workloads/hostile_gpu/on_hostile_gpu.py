@@ -10,8 +10,6 @@ from tests.support.workloads.hostile_gpu.gpu import MIB, HostileGpu, hostile_dev
 from tests.support.workloads.hostile_gpu.streams import Order
 from wanbed.runner.compute_profiling import measuring
 from wanbed.workloads.compute.device import torch_device
-from wanbed.workloads.inference import decode
-from wanbed.workloads.serving import prefill_compute
 
 SEEDS = range(3)
 ORDERS = [(order, seed) for order in Order for seed in (SEEDS if order is Order.RANDOM else (0,))]
@@ -27,7 +25,7 @@ def on_hostile_gpu(order: Order = Order.LAZY, seed: int = 0, *, memory_bytes: in
     """Within it, whatever creates a device gets that of a hostile GPU, and this thread's torch computes on it."""
     gpu = HostileGpu(order, seed, memory_bytes=memory_bytes)
     with ExitStack() as stack:
-        for module in (torch_device, prefill_compute, decode, measuring):
+        for module in (torch_device, measuring):
             stack.enter_context(mock.patch.object(module, "create_device", return_value=hostile_device(gpu)))
         stack.enter_context(gpu)
         yield gpu

@@ -17,7 +17,7 @@ from wanbed.workloads.bubbletea.messages import Piece
 from wanbed.workloads.compute.computed_stage import ComputedStage
 from wanbed.workloads.compute.device.staging import OutgoingCopy, create_staging
 from wanbed.workloads.compute.device.torch_device import CpuDevice, as_bytes, as_tensor
-from wanbed.workloads.compute.device_settings import TrainingDevice
+from wanbed.workloads.compute.device_settings import DeviceSettings, TrainingDevice
 from wanbed.workloads.compute.flat_parameters import FlatParameters
 from wanbed.workloads.compute.grouped_model import GroupedModel, create_copies
 from wanbed.workloads.compute.torch_work import TorchWork
@@ -42,7 +42,7 @@ WORK = TorchWork(
 
 ELEMENTS = 64
 MESSAGE_BYTES = 4 * ELEMENTS
-PREFILL = InferenceWork(TINY, SEED, "auto")
+PREFILL = InferenceWork(TINY, SEED, DeviceSettings("auto"))
 
 
 def training(

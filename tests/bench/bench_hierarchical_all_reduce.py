@@ -30,8 +30,8 @@ EXPERIMENT = wanbed.Experiment(
 
 def medians_s(run: wanbed.Run) -> dict[str, float]:
     """Return the median iteration time of each variant over its repeats."""
-    found: dict[str, float] = run.summary.groupby("variant")["iteration_time_s"].median().to_dict()
-    return found
+    medians = run.summary.groupby("variant")["iteration_time_s"].median()
+    return {str(variant): float(median_s) for variant, median_s in medians.items()}
 
 
 def test_hierarchical_beats_the_ring_over_the_wan(tmp_path: Path) -> None:

@@ -25,7 +25,8 @@ MEMORY_MIB = 1536
 RUN_S = 300
 DATACENTERS = ("east", "central", "west")
 CONFIG = GptConfig(layers=3, hidden=64, context=32, heads=4, vocabulary=256)
-TRAINING = {"stages": 3, "microbatches": 2, "iterations": 3, "precision": "fp32", "learning_rate": 3e-4}
+LEARNING_RATE = 3e-4
+TRAINING = {"stages": 3, "microbatches": 2, "iterations": 3, "precision": "fp32", "learning_rate": LEARNING_RATE}
 TRAINED: dict[str, Any] = {
     "name": "trained",
     "topology": {
@@ -81,8 +82,6 @@ def test_torch_trains_over_the_machines_as_in_one_process_and_links_are_as_confi
     assert len(boots) == len(DATACENTERS)
     assert len(run.calibration) == 6
     assert run.calibration.within_tolerance.all()
-    reference = train_reference(
-        CONFIG, pipelines=1, microbatches=2, iterations=3, seed=7, learning_rate=TRAINING["learning_rate"]
-    )
+    reference = train_reference(CONFIG, pipelines=1, microbatches=2, iterations=3, seed=7, learning_rate=LEARNING_RATE)
     (trial,) = run.trials
     assert trial.facts["losses"] == pytest.approx(reference.losses, rel=1e-5)

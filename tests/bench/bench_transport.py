@@ -60,8 +60,9 @@ def transport_end(rank: int, port: int, connections: int, messages: int, result:
     """Rank 0 sends every message, rank 1 receives them; what is reported is bytes a second and this end's CPU time."""
     peer = Peer(1 - rank, f"host-{1 - rank}", LOOPBACK, port, connections)
     boundary = BoundaryConfig(peer.rank, ACTIVATION_BYTES)
-    ends = (None, boundary) if rank == 0 else (boundary, None)
-    plan = LinksConfig(rank, 0, rank, (peer,), iterations=1, boundaries=BoundariesConfig(*ends, messages))
+    previous, following = (None, boundary) if rank == 0 else (boundary, None)
+    boundaries = BoundariesConfig(previous, following, messages)
+    plan = LinksConfig(rank, 0, rank, (peer,), iterations=1, boundaries=boundaries)
     sockets = Rendezvous(Identity(TOKEN, rank, LOOPBACK, port), plan.peers, sys.exit).rendezvous(8_000_000_000)
     pool, events = BufferPool(), SimpleQueue[Event]()
     transport = StripedTransport(plan, sockets, pool, events.put)

@@ -179,7 +179,7 @@ def test_nothing_is_left_of_a_run_killed_while_programs_run_on_its_hosts(
 
 def test_children_of_a_killed_commands_programs_end_too_even_without_its_mark(file: Path) -> None:
     script = "env -i setsid sleep 300 & sleep 300 & echo up; wait"
-    argv = ["exec", file, "east-0", "--no-wan", "--", "sh", "-c", script]
+    argv: list[str | Path] = ["exec", file, "east-0", "--no-wan", "--", "sh", "-c", script]
     with Killed(*argv, stdout=subprocess.PIPE, text=True) as killed:
         assert killed.process.stdout is not None
         assert killed.process.stdout.readline() == "up\n"

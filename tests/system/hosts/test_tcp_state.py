@@ -3,7 +3,7 @@
 import os
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -52,8 +52,11 @@ def trial(substrate: str) -> tuple[pd.DataFrame, pd.DataFrame]:
         testbed.use_tcp(variant.tcp)
         connections = count_connections(point.topology, variant.pairs, variant.transport)
         record = run_trial(testbed, TrialSpec(point.trials()[0], point, 1.0, connections))
-    links = pd.DataFrame(record.tables[LINK_TABLE], columns=LINK_SAMPLES.names[3:])
-    return pd.DataFrame(record.tables[TCP_TABLE], columns=TCP_SAMPLES.names[3:]), links[links.scope == "node_pair"]
+    counters, samples = record.tables[LINK_TABLE], record.tables[TCP_TABLE]
+    assert isinstance(counters, Sequence)
+    assert isinstance(samples, Sequence)
+    links = pd.DataFrame(counters, columns=LINK_SAMPLES.names[3:])
+    return pd.DataFrame(samples, columns=TCP_SAMPLES.names[3:]), links[links.scope == "node_pair"]
 
 
 def test_connections_are_as_the_topology_the_transport_and_the_counters_say(

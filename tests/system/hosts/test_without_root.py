@@ -43,7 +43,8 @@ variants: [{name: gpipe, schedule: gpipe}]
 dilation: 1
 """
 CONFIG = GptConfig(layers=2, hidden=64, context=32, heads=4, vocabulary=256)
-TRAINING = {"stages": 2, "microbatches": 2, "iterations": 3, "precision": "fp32", "learning_rate": 3e-4}
+LEARNING_RATE = 3e-4
+TRAINING = {"stages": 2, "microbatches": 2, "iterations": 3, "precision": "fp32", "learning_rate": LEARNING_RATE}
 TRAINED = {
     "name": "trained",
     "topology": {
@@ -121,9 +122,7 @@ def test_training_over_two_datacenters_is_that_of_one_process(home: Path) -> Non
     assert done.returncode in BUSY_OR_NOT, done.stderr
     assert done.stderr.count("user namespace") == 1
     run = results.load(home / json.loads(done.stdout)["run"])
-    reference = train_reference(
-        CONFIG, pipelines=1, microbatches=2, iterations=3, seed=7, learning_rate=TRAINING["learning_rate"]
-    )
+    reference = train_reference(CONFIG, pipelines=1, microbatches=2, iterations=3, seed=7, learning_rate=LEARNING_RATE)
     (trial,) = run.trials
     assert trial.facts["losses"] == pytest.approx(reference.losses, rel=1e-5)
     assert run.manifest["rights"] == {"user_namespace": True}

@@ -1,6 +1,7 @@
 """Flows in the background share an emulated WAN with training, in virtual time."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -37,7 +38,7 @@ def test_a_bulk_flow_shares_the_trunk_and_all_that_it_sends_is_counted(tmp_path:
     assert time_s == pytest.approx(simulation.iteration_time_ns(1) / 1e9, rel=0.05)
 
 
-BESIDE = {
+BESIDE: dict[str, dict[str, Any]] = {
     "fail": {"fail": [{"rank": 1, "at": "600ms"}], "recovery": "restart"},
     "prefill": {
         "prefill": {

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from wanbed.testbed.measurement.calibration import LinkMeasurement, calibrate
+from wanbed.testbed.measurement.calibration import LinkMeasurement, MeasuredLink, calibrate
 from wanbed.testbed.network.topology import Topology
 from wanbed.testbed.testbed import bring_up
 
@@ -19,7 +19,8 @@ LINKS = {
 }
 
 
-def _told(link: LinkMeasurement) -> str:
+def _told(link: MeasuredLink) -> str:
+    assert isinstance(link, LinkMeasurement)
     return (
         f"{link.source} to {link.destination}: RTT {link.measured_rtt_ms:.2f} of {link.configured_rtt_ms:.2f} ms, "
         f"goodput "

@@ -125,11 +125,12 @@ WITHIN_NS = 10 * MS
 
 def kept_waiting_ns(found: Any, due_ns: int) -> int:
     """How late the probe sent around a change, at worst: so long the machine may have kept others waiting too."""
-    return max(
+    late_ns: int = max(
         sent_ns - planned_ns
         for planned_ns, (sent_ns, _) in zip(found["planned"], found["sent"], strict=True)
         if due_ns - WITHIN_NS <= planned_ns <= due_ns + WITHIN_NS
     )
+    return late_ns
 
 
 def undisturbed(found: Any) -> list[Any]:
@@ -149,7 +150,7 @@ def on_the_real_clock(substrate: str) -> tuple[list[Any], float]:
 
 def latest_ms(found: Any) -> float:
     """How late a change was made, at worst."""
-    return max((change["applied_ns"] - change["due_ns"]) / MS for change in found["changes"])
+    return max(float(change["applied_ns"] - change["due_ns"]) / MS for change in found["changes"])
 
 
 @pytest.mark.measures

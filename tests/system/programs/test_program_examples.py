@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pytest
 
 from tests.support.present import present
+from wanbed.results.records.schema import LinkSample
 from wanbed.results.records.span_log import ITERATION
 from wanbed.results.records.trial_tables import LINK_TABLE
 from wanbed.runner.emulation.running_trial import TrialSpec
@@ -36,7 +37,8 @@ class Steps:
     def payload(self, source: str, destination: str) -> npt.NDArray[np.float64]:
         """What each iteration but the first one sent; headers of full packets are taken off."""
         times, wire_bytes = zip(*self._counters[source, destination], strict=True)
-        return np.diff(np.interp(self._ends_ns, times, wire_bytes)) * tcp_goodput_bps(1)
+        sent: npt.NDArray[np.float64] = np.diff(np.interp(self._ends_ns, times, wire_bytes)) * tcp_goodput_bps(1)
+        return sent
 
 
 Run = Callable[..., Steps]
@@ -63,7 +65,10 @@ def run(substrate: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
                 if span.kind == ITERATION:
                     ends[span.iteration] = max(span.end_ns, ends.get(span.iteration, 0))
         counters: dict[tuple[str, str], list[tuple[int, int]]] = {}
-        for sample in record.tables[LINK_TABLE]:
+        samples = record.tables[LINK_TABLE]
+        assert isinstance(samples, Sequence)
+        for sample in samples:
+            assert isinstance(sample, LinkSample)
             if sample.scope == "node_pair":
                 counters.setdefault((sample.source, sample.destination), []).append((sample.time_ns, sample.wire_bytes))
         return Steps([ends[iteration] for iteration in range(iterations)], counters)

@@ -77,7 +77,9 @@ def logs_of(record: TrialRecord) -> Sequence[SpanLogContents]:
 
 def moved(record: TrialRecord) -> list[PrefillRequest]:
     """The requests whose KV cache is at the decode host."""
-    rows = [row for row in record.tables[PREFILL_TABLE] if isinstance(row, PrefillRequest)]
+    table = record.tables[PREFILL_TABLE]
+    assert isinstance(table, Sequence)
+    rows = [row for row in table if isinstance(row, PrefillRequest)]
     return [row for row in rows if row.kv_moved_ns is not None]
 
 

@@ -16,6 +16,7 @@ from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import yaml
 
@@ -25,7 +26,6 @@ from wanbed.command import main as wanbed
 from wanbed.results.reading.run import Run
 from wanbed.runner.emulation import measured_network
 from wanbed.testbed.hosts.emulated_hosts import EmulatedHost, EmulatedNetwork
-from wanbed.testbed.measurement.calibration import calibrate
 from wanbed.testbed.virtual_time.fork_server import NAMESPACE_FLAGS
 from wanbed.testbed.virtual_time.light_hosts import ForkedProcess, ForkServer
 
@@ -80,10 +80,9 @@ def main() -> None:
 
     os.environ |= ENVIRONMENT
     fork_ranks()
-    assert measured_network.calibrate is calibrate
-    measured_network.calibrate = lambda *_: []
     leave_pictures_empty()
-    wanbed()
+    with mock.patch.object(measured_network, "calibrate", return_value=[]):
+        wanbed()
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ import math
 import os
 import signal
 import subprocess
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -176,7 +176,9 @@ def failing_replica(bed: Testbed, iterations: int) -> tuple[dict[str, Any], dict
     assert record.facts["faults"]["outcome"] == "survived"
     (failure,) = record.facts["faults"]["disturbances"]
     learnt: dict[int, list[int]] = {0: [], 1: [], 2: []}
-    for row in record.tables[LOSSES_TABLE]:
+    rows = record.tables[LOSSES_TABLE]
+    assert isinstance(rows, Sequence)
+    for row in rows:
         assert isinstance(row, ReplicaLossRow)
         learnt[row.pipeline].append(row.iteration)
     assert learnt[0] == learnt[1] == list(range(iterations))

@@ -66,4 +66,4 @@ def test_the_simulator_agrees(emulated: Run, tmp_path: Path) -> None:
     simulated = simulate_here(EXPERIMENT, tmp_path).summary.set_index("variant")["iteration_time_s"]
     measured = emulated.summary.set_index("variant")["iteration_time_s"]
     for name, time_s in measured.items():
-        assert simulated[name] == pytest.approx(time_s, rel=0.05), name
+        assert simulated[str(name)] == pytest.approx(time_s, rel=0.05), name

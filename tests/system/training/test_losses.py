@@ -56,8 +56,8 @@ def test_what_is_learnt_is_recorded_over_time_and_evaluated_alike(tmp_path: Path
     assert peers.held_out is not None
     assert ours.training.loss == pytest.approx(peers.training.loss, rel=1e-5)
     assert ours.held_out.loss == pytest.approx(peers.held_out.loss, rel=1e-5)
-    for trial in run.trials:
-        assert trial.facts["losses"] == pytest.approx(list(ours.training.loss), rel=1e-5)
-        assert trial.facts["text"]["name"] == "python-topics"
+    for stored in run.trials:
+        assert stored.facts["losses"] == pytest.approx(list(ours.training.loss), rel=1e-5)
+        assert stored.facts["text"]["name"] == "python-topics"
     # What is kept for the evaluation is gone after it.
     assert not list(run.path.rglob("*.npz"))

@@ -9,6 +9,7 @@ from tests.support.runner.called_wanbed import run_here, simulate_here
 from tests.system.virtual_time.inside_virtual_time import kernel_or_skip
 from wanbed.results.reading.run import Run
 from wanbed.runner.planner.experiment_file import load_experiment
+from wanbed.runner.trainings.local_updates.resolution import LocalUpdatesVariant
 from wanbed.workloads.gpt.gpt_config import GptConfig
 
 REPLICAS, FAILING, ITERATIONS = 3, 2, 12
@@ -37,7 +38,9 @@ def emulated(tmp_path_factory: pytest.TempPathFactory) -> Run:
 def test_both_passes_take_the_time_of_the_groups(emulated: Run, tmp_path: Path) -> None:
     file = tmp_path / "star.yaml"
     file.write_text(EXPERIMENT)
-    grouping = present(load_experiment(file).points()[0].variants[0].grouping)
+    variant = load_experiment(file).points()[0].variants[0]
+    assert isinstance(variant, LocalUpdatesVariant)
+    grouping = present(variant.grouping)
     spans = emulated.spans
     computed = spans[(spans["sweep_point"] == 0) & spans["kind"].isin(("forward", "backward"))]
     for _, own in computed.groupby(["rank", "iteration"]):

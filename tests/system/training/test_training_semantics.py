@@ -197,7 +197,9 @@ def test_what_a_gpu_did_and_its_idle_time_add_up_to_the_time_of_its_measured_ite
     window = present(measured_window(successive_windows(iteration_windows(spans)), 1))
     busy = gpu_busy(spans, window)
     assert len(busy) == 8
-    for (host, gpu), row in busy.iterrows():
+    for place, row in busy.iterrows():
+        assert isinstance(place, tuple)
+        host, gpu = place
         own = spans[(spans["host"] == host) & (spans["gpu"] == gpu) & spans["kind"].isin(COMPUTE_KINDS)]
         before, measured = own[own["iteration"] < 1], own[own["iteration"] >= 1]
         assert (measured["end_ns"] - measured["start_ns"]).sum() == pytest.approx(row["busy_ns"], rel=1e-3)

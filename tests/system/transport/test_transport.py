@@ -80,9 +80,16 @@ def started(testbed: Testbed, plans: list[LinksConfig], hosts: list[str], folder
             address = testbed.addresses.address(testbed.topology.host(host))
             path.write_text(json.dumps({"plan": asdict(plan), "address": address, "port": PORT}))
             argv = [sys.executable, str(Path(__file__).with_name("transport_end.py")), str(path)]
-            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
             environment = os.environ | {"PYTHONPATH": str(ROOT)}
-            process = testbed.spawn(host, argv, env=environment, **pipes)
+            process = testbed.spawn(
+                host,
+                argv,
+                env=environment,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+            )
             running.enter_context(process)
             running.callback(process.kill)
             processes.append(process)
@@ -173,7 +180,8 @@ def pair(substrate: str, resolved: Resolved) -> Iterator[Testbed]:
 
 
 def test_the_transport_is_as_fast_as_iperf3_over_as_many_connections(pair: Testbed, tmp_path: Path) -> None:
-    ours, theirs = [], []
+    ours: list[tuple[float, float]] = []
+    theirs: list[tuple[float, float]] = []
     pair.use_tcp(TcpSettings(window_bytes=WINDOW_BYTES))
     (single_bps,) = measure_goodput(pair, [Flow("east-0", "west-0")], rtt_s=2 * GOODPUT_ONE_WAY_S, seconds=1)
     while len(ours) < ROUNDS and (not ours or ours[-1][0] < 0.95 * theirs[-1][0]):

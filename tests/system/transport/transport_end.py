@@ -52,14 +52,15 @@ def main(path: str) -> None:
         time.sleep(max(0, order["at_ns"] - time.monotonic_ns()) / 1e9)
         for microbatch in order["microbatches"]:
             transport.send(order["iteration"], Message(MessageKind.ACTIVATION, microbatch), payload)
-        received, sent = [], 0
+        received: list[tuple[int, int, int]] = []
+        sent = 0
         while len(received) < order["receives"] or sent < len(order["microbatches"]):
             event = events.get()
             if isinstance(event, Failed):
                 raise event.error
             if isinstance(event, Received):
                 transport.give_back(event.payload)
-                received.append([event.message.microbatch, event.start_ns, event.end_ns])
+                received.append((event.message.microbatch, event.start_ns, event.end_ns))
             sent += isinstance(event, Sent)
         say({"received": received})
     transport.close()

@@ -148,8 +148,8 @@ def test_a_rack_leads_to_the_plan_that_one_process_would(
     file: Path,
     search: str,
 ) -> None:
-    words = ("plan", file, "--set", "training.stages=2", "--set", "topology.datacenters.0.hosts=6")
-    words = (*words, "--set", "compute.gradient=8MiB", "--json")
+    hosts = ("--set", "training.stages=2", "--set", "topology.datacenters.0.hosts=6")
+    words = ("plan", file, *hosts, "--set", "compute.gradient=8MiB", "--json")
     alone = wanbed(two_nodes, *words, "--search", search)
     spread = wanbed(two_nodes, *words, "--search", search, "--rack", two_nodes.address)
     assert spread.returncode == alone.returncode == 0, spread.stderr

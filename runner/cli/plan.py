@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _RUNNERS_UP = 5
 
 _TIME_S, _FIRST_S = 60.0, 300.0
-"""The default limit of time, and that of the first candidate, without which there is no answer."""
+"""The default limit of wall-clock time, and that of the first candidate, without which there is no answer."""
 
 _SEARCHES: tuple["SearchName", ...] = ("greedy", "better", "exhaustive")
 
@@ -47,8 +47,8 @@ def plan_(
         str | None,
         typer.Option(
             metavar="DURATION",
-            help="Most time for each search: it ends with the best so far. Default: 60s, and up to 300s for the first "
-            "candidate.",
+            help="Most wall-clock time, not processor time, for each search: it ends with the best so far. "
+            "Default: 60s, and up to 300s for the first candidate.",
         ),
     ] = None,
     families: Annotated[
@@ -119,7 +119,8 @@ def plan_(
         if ended_by is not None:
             raise ended_by
         if not any(isinstance(each, Planned) for each in planned):
-            fail(f"{file}: no candidate was simulated in {time_limit or '300s'}: give a longer --time-limit", NO_DATA)
+            waited = f"{time_limit or '300s'} of wall-clock time"
+            fail(f"{file}: no candidate was simulated in {waited}: give a longer --time-limit", NO_DATA)
 
 
 def _with_families(planned: "Planned", asked: "FamiliesAsked", file: Path) -> "Planned":

@@ -1,8 +1,9 @@
 """Limit the effort of a search, and report how far it has come.
 
-A search may do no more than a number of simulations, a time, or a number of simulated instants. Only the time depends
-on the machine. A limit is checked before each simulation and in the middle of each, so that it holds however long one
-simulation takes. That of time also holds while candidates are listed and resolved, which can take long too.
+A search may do no more than a number of simulations, a wall-clock time, or a number of simulated instants. Only the
+time depends on the machine. A limit is checked before each simulation and in the middle of each, so that it holds
+however long one simulation takes. That of time also holds while candidates are listed and resolved, which can take long
+too.
 """
 
 import time
@@ -87,7 +88,8 @@ class Effort:
             self._report(self)
         limit_s = self._limit_s
         if limit_s is not None and self.elapsed_s >= limit_s:
-            raise LimitReachedError(f"at the time limit of {format_duration(round(limit_s * 1e9))}, {self.done_text}")
+            limit = format_duration(round(limit_s * 1e9))
+            raise LimitReachedError(f"at the limit of {limit} of wall-clock time, {self.done_text}")
 
     @property
     def _limit_s(self) -> float | None:

@@ -219,7 +219,8 @@ def test_a_time_limit_that_is_too_short_for_one_simulation_is_named() -> None:
     answer = json.loads(done.stdout)
     assert (done.exit_code, answer["chosen"], answer["complete"]) == (4, None, False)
     assert answer["not_simulated"][0]["tokens_per_s_at_most"] > 0
-    assert done.stderr == "wanbed: exp.yaml: no candidate was simulated in 1ns: give a longer --time-limit\n"
+    refusal = "no candidate was simulated in 1ns of wall-clock time: give a longer --time-limit"
+    assert done.stderr == f"wanbed: exp.yaml: {refusal}\n"
 
 
 @pytest.mark.usefixtures("folder")

@@ -39,7 +39,7 @@ def test_a_time_limit_holds_in_the_middle_of_a_simulation() -> None:
             clock.now_s += 25.0
             effort.pulse(0.1)
 
-    with pytest.raises(LimitReachedError, match=r"^at the time limit of 60s, after 0 simulations$"):
+    with pytest.raises(LimitReachedError, match=r"^at the limit of 60s of wall-clock time, after 0 simulations$"):
         Prices(slow, effort)(candidate(1))
     assert clock.now_s == 75.0
 
@@ -49,11 +49,11 @@ def test_the_first_candidate_may_have_a_longer_limit() -> None:
     prices = Prices(by_cells, Effort(Limits(time_s=60.0, first_s=300.0), clock=clock))
     clock.now_s = 200.0
     prices(candidate(1))
-    with pytest.raises(LimitReachedError, match=r"^at the time limit of 60s, after 1 simulation$"):
+    with pytest.raises(LimitReachedError, match=r"^at the limit of 60s of wall-clock time, after 1 simulation$"):
         prices(candidate(2))
     late = Prices(by_cells, Effort(Limits(time_s=60.0, first_s=300.0), clock=clock))
     clock.now_s += 300.0
-    with pytest.raises(LimitReachedError, match=r"^at the time limit of 300s, after 0 simulations$"):
+    with pytest.raises(LimitReachedError, match=r"^at the limit of 300s of wall-clock time, after 0 simulations$"):
         late(candidate(1))
 
 
@@ -109,7 +109,7 @@ def test_a_time_limit_ends_a_pricing_that_checks_nothing() -> None:
             raise InputError("variants.0.schedule: it has not returned") from fault
 
     prices = Prices(endless, Effort(Limits(time_s=0.05)))
-    with pytest.raises(LimitReachedError, match=r"^at the time limit of 50ms, after 0 simulations$"):
+    with pytest.raises(LimitReachedError, match=r"^at the limit of 50ms of wall-clock time, after 0 simulations$"):
         prices(candidate(1))
 
 
@@ -130,5 +130,5 @@ def test_a_limit_of_a_call_inside_a_pricing_leaves_the_time_limit() -> None:
                 pass
 
     prices = Prices(endless, Effort(Limits(time_s=0.05)))
-    with pytest.raises(LimitReachedError, match=r"^at the time limit of 50ms, after 0 simulations$"):
+    with pytest.raises(LimitReachedError, match=r"^at the limit of 50ms of wall-clock time, after 0 simulations$"):
         prices(candidate(1))

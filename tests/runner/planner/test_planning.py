@@ -144,7 +144,7 @@ def test_a_cell_is_as_large_as_that_of_a_variant_placed_alike(gpus_per_host: int
 
 def test_a_better_search_ends_at_its_time_limit_before_it_knows_how_much_it_can_afford() -> None:
     reports = []
-    with pytest.raises(NothingPricedError, match=r"^at the time limit of 1ns, after 0 simulations$"):
+    with pytest.raises(NothingPricedError, match=r"^at the limit of 1ns of wall-clock time, after 0 simulations$"):
         plan(task_of(document({"a": 100}, 2)), limits=Limits(time_s=1e-9), report=reports.append)
     assert [(effort.examined, effort.limits.simulations) for effort in reports] == [(0, None)]
 

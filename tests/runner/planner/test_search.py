@@ -215,7 +215,9 @@ def test_a_search_that_ends_before_the_first_price_has_no_answer(name: str) -> N
     with pytest.raises(NothingPricedError, match=r"^when interrupted, after 0 simulations$") as caught:
         SEARCHES[name](search_space(task), Prices(interrupted(0, KeyboardInterrupt())))
     assert isinstance(caught.value.ended_by, KeyboardInterrupt)
-    with pytest.raises(NothingPricedError, match=r"^at the time limit of 1ns, after 0 simulations$") as caught:
+    with pytest.raises(
+        NothingPricedError, match=r"^at the limit of 1ns of wall-clock time, after 0 simulations$"
+    ) as caught:
         SEARCHES[name](search_space(task), Prices(at_random(1), Effort(Limits(time_s=1e-9))))
     assert caught.value.ended_by is None
 
@@ -232,7 +234,7 @@ def test_the_time_limit_holds_while_bounds_alone_are_computed() -> None:
     now_s = iter(range(1000))
     effort = Effort(Limits(time_s=20.0), clock=lambda: float(next(now_s)))
     found = search_better(search_space(task), Prices(by_pipelines, effort), lambda pipelines, *_: 1e9 - pipelines)
-    assert found.cut_off == f"at the time limit of 20s, after {found.simulations} simulations"
+    assert found.cut_off == f"at the limit of 20s of wall-clock time, after {found.simulations} simulations"
     assert effort.examined > 0
 
 
@@ -240,7 +242,7 @@ def test_the_time_limit_holds_while_candidates_are_listed() -> None:
     space = replace(search_space(task_of(document({"a": 30, "b": 30}, 4))), cell_size=lambda *_: None)
     now_s = iter(range(1000))
     effort = Effort(Limits(time_s=5.0), clock=lambda: float(next(now_s)))
-    with pytest.raises(NothingPricedError, match=r"^at the time limit of 5s"):
+    with pytest.raises(NothingPricedError, match=r"^at the limit of 5s of wall-clock time"):
         search_exhaustively(space, Prices(at_random(0), effort))
 
 
@@ -255,7 +257,7 @@ def test_the_time_limit_holds_while_the_greedy_walks_are_listed(search: Callable
 
     now_s = iter(range(1000))
     effort = Effort(Limits(time_s=5.0), clock=lambda: float(next(now_s)))
-    with pytest.raises(NothingPricedError, match=r"^at the time limit of 5s, after 0 simulations$"):
+    with pytest.raises(NothingPricedError, match=r"^at the limit of 5s of wall-clock time, after 0 simulations$"):
         search(space, Prices(at_random(0), effort), ceiling)
     assert bounded == [1, 2, 3, 4]
 

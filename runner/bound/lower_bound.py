@@ -10,8 +10,9 @@ What makes real iterations longer is left out: headers, slow start, the part of 
 and gather, blocking sends, turns, the way of a gradient norm.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise, product
 
 from wanbed.runner.bound.pipeline_chains import Chain, ChainPart, Hop, PipelineChains, StageTimes
@@ -184,10 +185,9 @@ class _TrialBound:
         self._variant, placement = variant, variant.placement
         connections = count_connections(topology, variant.pairs, variant.transport)
         self._resources = Resources(topology, variant, connections)
-        boundaries = range(placement.stages - 1)
-        self._shares = [
-            [self._crossed(pipeline, boundary) for boundary in boundaries] for pipeline in range(variant.pipelines)
-        ]
+        self._shares: list[list[tuple[_Shares, _Shares]]] = []
+        for pipeline in range(variant.pipelines):
+            self._shares.append([self._crossed(pipeline, boundary) for boundary in range(placement.stages - 1)])
         self._times = [
             [_stage_times(variant, schedule, stage, own) for stage, own in enumerate(pipeline)]
             for pipeline in durations.shortest
@@ -208,15 +208,13 @@ class _TrialBound:
 
     def makespans(self) -> Iterator[tuple[float, str]]:
         """Yield times that an iteration by itself lasts at least, each with the part that decides."""
-        ends = [chains.ends() for chains in self._chains]
         for stage, (ring, optimizer_ns) in enumerate(zip(self._rings, self._optimizer_ns, strict=True)):
-            first, last = self._extremes(ends, stage)
+            first, last = self._extremes(self._ends, stage)
             for chain, ring_ns in ((first, ring.after_first_ns), (last, ring.after_last_ns)):
-                yield chain.end_ns + ring_ns + optimizer_ns, self._named(chain, ends, stage, ring_ns)
-        for flows in self._together(ends):
-            for resource, busy_ns, own in _loads(flows):
-                around_ns = min(flow.head_ns for flow in own) + min(flow.tail_ns for flow in own)
-                yield busy_ns + around_ns, resource.name if busy_ns >= around_ns else ChainPart.PATH.value
+                yield chain.end_ns + ring_ns + optimizer_ns, self._named(chain, self._ends, stage, ring_ns)
+        for resource, busy_ns, own in self._loads:
+            around_ns = min(flow.head_ns for flow in own) + min(flow.tail_ns for flow in own)
+            yield busy_ns + around_ns, resource.name if busy_ns >= around_ns else ChainPart.PATH.value
 
     def periods(self) -> Iterator[tuple[float, str]]:
         """Yield times that lie between two iterations at least, each with the part that decides.
@@ -229,11 +227,28 @@ class _TrialBound:
             first, last = self._extremes(cycles, stage)
             for chain, ring_ns in ((first, max(ring.after_last_ns, ring.own_ns)), (last, 0.0)):
                 yield chain.end_ns + ring_ns + optimizer_ns, self._named(chain, cycles, stage, ring_ns)
-        for flows in self._together([chains.ends() for chains in self._chains]):
-            for resource, busy_ns, own in _loads(flows):
-                alike = len({flow.way for flow in own}) == 1
-                around_ns = min(flow.between_ns for flow in own) if alike else 0.0
-                yield busy_ns + around_ns, resource.name if busy_ns >= around_ns else ChainPart.PATH.value
+        for resource, busy_ns, own in self._loads:
+            alike = len({flow.way for flow in own}) == 1
+            around_ns = min(flow.between_ns for flow in own) if alike else 0.0
+            yield busy_ns + around_ns, resource.name if busy_ns >= around_ns else ChainPart.PATH.value
+
+    @cached_property
+    def _ends(self) -> list[list[Chain]]:
+        """The chain before whose end each stage has not ended its computation, by pipeline."""
+        return [chains.ends() for chains in self._chains]
+
+    @cached_property
+    def _loads(self) -> list[tuple[Resource, float, list[_Flow]]]:
+        """Each resource with the time for which flows use it, and those flows.
+
+        They are the flows between stages, then those of rings, then both together where both cross the resource.
+        """
+        training, rings = _using(self._transfers()), _using(self._all_reduces())
+        both = [(resource, [*own, *rings[key][1]]) for key, (resource, own) in training.items() if key in rings]
+        return [
+            (resource, resource.duration_ns(sum(flow.count * bits for flow, bits in own)), [flow for flow, _ in own])
+            for resource, own in (*training.values(), *rings.values(), *both)
+        ]
 
     def _extremes(self, chains: list[list[Chain]], stage: int) -> tuple[Chain, Chain]:
         """Return a stage's chain of the fastest pipeline and of the slowest one."""
@@ -254,14 +269,6 @@ class _TrialBound:
         microbatches = self._variant.microbatches
         return max(shares, key=lambda share: share[0].duration_ns(microbatches * share[1]))[0].name
 
-    def _together(self, ends: list[list[Chain]]) -> Iterator[list[_Flow]]:
-        """Yield the flows that load resources together: those between stages, those of rings, and both."""
-        training, rings = list(self._transfers()), list(self._all_reduces(ends))
-        yield training
-        yield rings
-        if training and rings:
-            yield [*training, *rings]
-
     def _transfers(self) -> Iterator[_Flow]:
         microbatches, stages = self._variant.microbatches, self._variant.placement.stages
         for pipeline, chains in enumerate(self._chains):
@@ -280,9 +287,9 @@ class _TrialBound:
                 for way, shares, head_ns, tail_ns, own_between_ns in times:
                     yield _Flow(head_ns, tail_ns, own_between_ns, (way, boundary), microbatches, shares)
 
-    def _all_reduces(self, ends: list[list[Chain]]) -> Iterator[_Flow]:
+    def _all_reduces(self) -> Iterator[_Flow]:
         for stage, (ring, optimizer_ns) in enumerate(zip(self._rings, self._optimizer_ns, strict=True)):
-            ready_ns = min(of_pipeline[stage].end_ns for of_pipeline in ends)
+            ready_ns = min(of_pipeline[stage].end_ns for of_pipeline in self._ends)
             for hop, hop_bits in ring.loads:
                 bits = tuple((resource, hop_bits) for resource in self._resources.between(hop))
                 yield _Flow(max(0.0, ready_ns - ring.begins_before_ns), optimizer_ns, 0.0, ("ring", stage), 1, bits)
@@ -299,6 +306,8 @@ class _TrialBound:
         """Return what each direction of a boundary crosses. Cell mates carry equal shares of a transfer."""
         variant = self._variant
         cell = variant.cell(pipeline) if variant.shares(boundary) else range(pipeline, pipeline + 1)
+        if cell.start < pipeline:
+            return self._shares[cell.start][boundary]
         mates = [variant.placement.pipelines[mate][boundary : boundary + 2] for mate in cell]
         bits = 8.0 * variant.work.activation_bytes[boundary] / len(mates)
         return (
@@ -315,11 +324,10 @@ class _TrialBound:
         return tuple(found.values())
 
 
-def _loads(flows: Sequence[_Flow]) -> Iterator[tuple[Resource, float, list[_Flow]]]:
-    """Yield each resource with the time for which an iteration's flows use it, and those flows."""
-    used: dict[int, tuple[Resource, list[tuple[_Flow, float]]]] = {}
+def _using(flows: Iterable[_Flow]) -> dict[int, tuple[Resource, list[tuple[_Flow, float]]]]:
+    """Return each resource, by its identity, with the flows that cross it and their bits there."""
+    using: dict[int, tuple[Resource, list[tuple[_Flow, float]]]] = {}
     for flow in flows:
         for resource, bits in flow.bits:
-            used.setdefault(id(resource), (resource, []))[1].append((flow, bits))
-    for resource, own in used.values():
-        yield resource, resource.duration_ns(sum(flow.count * bits for flow, bits in own)), [flow for flow, _ in own]
+            using.setdefault(id(resource), (resource, []))[1].append((flow, bits))
+    return using

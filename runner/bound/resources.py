@@ -12,7 +12,7 @@ other. In buckets that overlap with the last backward, the first bucket is summe
 backward has ended, and the last one no earlier than all of it.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from wanbed.runner.bound.pipeline_chains import BoundaryWay
@@ -45,34 +45,44 @@ class Resources:
         self._topology, self._connections = at_best(topology), connections
         self._window_bits = None if variant.transport.model == "ideal" else 8.0 * variant.transport.window
         self._found: dict[tuple[str, ...], Resource] = {}
+        self._crossed: dict[tuple[int, int, int, int], tuple[Resource, ...]] = {}
+        self._latencies_ns: dict[tuple[str, str], float] = {}
 
     def latency_ns(self, ends: Pair) -> float:
         """Return the least one-way latency between two places. Jitter may shorten what is configured."""
         one, other = ends
         if one.host == other.host:
             return 0.0
-        path = self._topology.path(one.datacenter, other.datacenter)
-        return max(0.0, path.latency_ns - path.impairments.delay_spread_ns)
+        datacenters = one.datacenter, other.datacenter
+        if datacenters not in self._latencies_ns:
+            path = self._topology.path(*datacenters)
+            self._latencies_ns[datacenters] = max(0.0, path.latency_ns - path.impairments.delay_spread_ns)
+        return self._latencies_ns[datacenters]
 
     def between(self, ends: Pair) -> tuple[Resource, ...]:
         """Return the resources that a transfer between two places crosses, none on one host."""
         one, other = ends
+        key = one.pipeline, one.stage, other.pipeline, other.stage
+        if key not in self._crossed:
+            self._crossed[key] = tuple(self._on_the_way(ends))
+        return self._crossed[key]
+
+    def _on_the_way(self, ends: Pair) -> Iterator[Resource]:
+        one, other = ends
         if one.host == other.host:
-            return ()
+            return
         here, there = one.host.name, other.host.name
-        found = [self._windows(ends)]
+        if (windows := self._windows(ends)) is not None:
+            yield windows
         if (rate_bps := self._topology.intra_rate_bps) is not None:
-            found.append(self._limited(("port", there), f"port of {there}", rate_bps))
+            yield self._limited(("port", there), f"port of {there}", rate_bps)
         if one.datacenter != other.datacenter:
             path = self._topology.conditions(one.datacenter, other.datacenter)
             if path.node_pair_rate_bps is not None:
-                found.append(
-                    self._limited(("pair", here, there), f"node pair {here} to {there}", path.node_pair_rate_bps)
-                )
+                yield self._limited(("pair", here, there), f"node pair {here} to {there}", path.node_pair_rate_bps)
             if path.rate_bps is not None:
                 trunk = one.datacenter, other.datacenter
-                found.append(self._limited(("trunk", *trunk), f"trunk {trunk[0]} to {trunk[1]}", path.rate_bps))
-        return tuple(each for each in found if each is not None)
+                yield self._limited(("trunk", *trunk), f"trunk {trunk[0]} to {trunk[1]}", path.rate_bps)
 
     def buffered_bits(self, ends: Pair) -> float:
         """Return what a sender may leave in the send buffers of its connections: one window in each."""

@@ -77,7 +77,13 @@ class Placement:
 
     def crosses_wan(self, boundary: int) -> bool:
         """Return whether stages ``boundary`` and ``boundary + 1`` lie in different datacenters, in any pipeline."""
-        return any(pipeline[boundary].datacenter != pipeline[boundary + 1].datacenter for pipeline in self.pipelines)
+        return boundary in self._wan_boundaries
+
+    @cached_property
+    def _wan_boundaries(self) -> frozenset[int]:
+        """The boundaries that cross the WAN in any pipeline."""
+        ways = {tuple(place.host.datacenter for place in pipeline) for pipeline in self.pipelines}
+        return frozenset(at for way in ways for at, (one, other) in enumerate(pairwise(way)) if one != other)
 
 
 def ring_order(places: Sequence[StagePlace]) -> tuple[StagePlace, ...]:

@@ -5,8 +5,6 @@ import os
 import signal
 
 _INTERRUPTED = 128 + signal.SIGINT
-_COLLECT_AFTER = 50_000
-"""New objects until garbage is collected. Those of an import all stay: to look at them often is a tenth of its time."""
 
 
 def main() -> None:
@@ -17,7 +15,9 @@ def main() -> None:
     """
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _end)
-    gc.set_threshold(_COLLECT_AFTER)
+    from wanbed.ground.garbage import collect_rarely  # noqa: PLC0415
+
+    collect_rarely()
     from wanbed.runner.cli.command_line import main as run  # noqa: PLC0415
 
     try:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
 
+from wanbed.ground.garbage import collect_rarely
 from wanbed.runner.simulated_runs.simulated_trial import simulate_into
 from wanbed.workloads.host_process import ParentEndedError, die_with_parent
 
@@ -38,4 +39,5 @@ def _ended_by_parent() -> Iterator[None]:
 
 
 if __name__ == "__main__":
+    collect_rarely()
     main(int(sys.argv[1]), Connection(int(sys.argv[2])))

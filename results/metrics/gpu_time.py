@@ -110,13 +110,14 @@ class GpuWindows:
         """End minus start of each."""
         return self.end_ns - self.start_ns
 
-    def clipped(self, spans: pd.DataFrame, gpu: Numbers) -> tuple[Numbers, Numbers]:
-        """Return start and end of spans, each within the window of its GPU. ``gpu`` are the GPUs' numbers."""
+    def intervals(self, gpus: Gpus, spans: pd.DataFrame, chosen: npt.NDArray[np.bool_]) -> GroupedIntervals:
+        """Return the chosen spans as intervals of their GPUs, each within the window of its GPU."""
+        own = gpus.of_span[chosen]
         starts_ns, ends_ns = (
-            np.clip(spans[name].to_numpy(np.int64), self.start_ns[gpu], self.end_ns[gpu])
+            np.clip(spans[name].to_numpy(np.int64)[chosen], self.start_ns[own], self.end_ns[own])
             for name in ("start_ns", "end_ns")
         )
-        return starts_ns, ends_ns
+        return GroupedIntervals.of(own, starts_ns, ends_ns)
 
 
 def gpu_busy(spans: pd.DataFrame, window: Window, *, with_prefill: bool = False) -> pd.DataFrame:
@@ -145,9 +146,7 @@ def prefill_ns(spans: pd.DataFrame, window: Window) -> "pd.Series[int]":
 
 def _covered(spans: pd.DataFrame, gpus: Gpus, kinds: Sequence[str], windows: GpuWindows) -> Numbers:
     """Return the length of the union of each GPU's spans of these kinds within its window."""
-    own = is_among(spans["kind"], kinds)
-    start_ns, end_ns = (each[own] for each in windows.clipped(spans, gpus.of_span))
-    return GroupedIntervals.of(gpus.of_span[own], start_ns, end_ns).covered(len(gpus.index))
+    return windows.intervals(gpus, spans, is_among(spans["kind"], kinds)).covered(len(gpus.index))
 
 
 def prefill_gpu_time_ns(spans: pd.DataFrame, window: Window) -> int:
@@ -223,8 +222,7 @@ def idle_causes(spans: pd.DataFrame, window: Window, *, sends_block: bool = Fals
     kinds = spans["kind"]
     computing, updating = is_among(kinds, COMPUTE_KINDS), is_among(kinds, ("optimizer",))
     windows = GpuWindows.of(gpus, spans, window)
-    clipped = dict(zip(("start_ns", "end_ns"), windows.clipped(spans, gpus.of_span), strict=True))
-    gaps = _gaps(gpus, computing, updating, {**clipped, "iteration": spans["iteration"].to_numpy(np.int64)}, windows)
+    gaps = _gaps(gpus, spans, computing, updating, windows)
     sent_ns = _sent_ns(gpus, spans, gaps)
     if sends_block:
         sent_ns = np.maximum(sent_ns, _held_ns(gpus, spans, gaps))
@@ -239,8 +237,7 @@ def idle_causes(spans: pd.DataFrame, window: Window, *, sends_block: bool = Fals
     latest_ns = int(windows.end_ns.max(initial=0))
 
     def covered_by(chosen: Flags) -> CoveredTime:
-        starts_ns, ends_ns = (clipped[name][chosen] for name in ("start_ns", "end_ns"))
-        return CoveredTime(GroupedIntervals.of(gpus.of_span[chosen], starts_ns, ends_ns), latest_ns)
+        return CoveredTime(windows.intervals(gpus, spans, chosen), latest_ns)
 
     reducing, prefilling = is_among(kinds, JOINT_KINDS), is_among(kinds, (PREFILL,))
     prefilled, occupied = covered_by(prefilling), covered_by(reducing | prefilling)
@@ -281,14 +278,12 @@ class _Gaps:
     ended: Numbers
 
 
-def _gaps(gpus: Gpus, computing: Flags, updating: Flags, columns: dict[str, Numbers], windows: GpuWindows) -> _Gaps:
-    positions = np.flatnonzero(computing)
-    starts_ns, ends_ns = (columns[name][positions] for name in ("start_ns", "end_ns"))
-    busy = GroupedIntervals.of(gpus.of_span[positions], starts_ns, ends_ns)
-    own = positions[busy.order]
+def _gaps(gpus: Gpus, spans: pd.DataFrame, computing: Flags, updating: Flags, windows: GpuWindows) -> _Gaps:
+    busy = windows.intervals(gpus, spans, computing)
+    own = np.flatnonzero(computing)[busy.order]
     begins = np.concatenate(([True], np.diff(busy.group) != 0)) if len(own) else np.zeros(0, bool)
     before_ns = np.where(begins, windows.start_ns[busy.group], busy.before)
-    iteration = columns["iteration"][own]
+    iteration = spans["iteration"].to_numpy()[own].astype(np.int64)
     first = begins | np.concatenate(([True], np.diff(iteration) != 0))[: len(own)]
 
     done_ns = windows.start_ns.copy()

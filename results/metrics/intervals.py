@@ -55,8 +55,13 @@ def _order(group: Numbers, start: Numbers) -> Numbers:
     few = int(group.max(initial=0)) < 2**16
     order = np.argsort(group.astype(np.uint16) if few else group, kind="stable")
     by_group, by_start = group[order], start[order]
-    in_order = ((np.diff(by_group) != 0) | (np.diff(by_start) >= 0)).all()
-    return order if in_order else np.lexsort((start, group))
+    if ((by_group[1:] != by_group[:-1]) | (by_start[1:] >= by_start[:-1])).all():
+        return order
+    # Each group has a few stretches that are in order, which a stable sort of one number an interval merges.
+    least, latest = int(start.min()), int(start.max())
+    if (int(group.max()) + 1) * (latest - least + 1) > np.iinfo(np.int64).max:
+        return np.lexsort((start, group))
+    return order[np.argsort(by_group * (latest - least + 1) + (by_start - least), kind="stable")]
 
 
 def _latest_end(group: Numbers, end: Numbers) -> Numbers:
@@ -113,7 +118,11 @@ def numbered(values: Numbers) -> tuple[Numbers, Numbers]:
 def is_among(texts: "pd.Series[str]", names: Sequence[str]) -> npt.NDArray[np.bool_]:
     """Return for each text whether it is one of the names."""
     if isinstance(texts.dtype, pd.CategoricalDtype):
-        return np.append(texts.cat.categories.isin(names), False)[texts.cat.codes.to_numpy()]
+        codes = texts.cat.codes.to_numpy()
+        among = np.zeros(len(codes), bool)
+        for code in np.flatnonzero(texts.cat.categories.isin(names)):
+            among |= codes == code
+        return among
     return texts.isin(names).to_numpy(bool)
 
 

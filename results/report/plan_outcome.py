@@ -178,7 +178,7 @@ def _transfers(spans: pd.DataFrame, pipelines_per_cell: int) -> pd.DataFrame:
     (tensors, tensor_names), (homes, _) = text_codes(spans["tensor"]), text_codes(spans["datacenter"])
     of_transfers = np.flatnonzero(is_among(spans["kind"], ("send", "receive")))
     sending = is_among(spans["kind"], ("send",))[of_transfers]
-    columns = {name: spans[name].to_numpy(np.int64)[of_transfers] for name in (*_KEY, *_ENDS)}
+    columns = {name: spans[name].to_numpy()[of_transfers] for name in (*_KEY, *_ENDS)}
     columns |= {"home": homes[of_transfers], "tensor": tensors[of_transfers]}
     activation = columns["tensor"] == (tensor_names.index(ACTIVATION) if ACTIVATION in tensor_names else -1)
     columns["boundary"] = columns.pop("stage") - np.where(sending == activation, 0, 1)

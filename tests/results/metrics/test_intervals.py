@@ -25,6 +25,17 @@ def instants(of: list[tuple[int, tuple[int, int]]], group: int) -> set[int]:
 
 
 @given(OWNED)
+def test_intervals_stand_by_group_then_by_start_and_equal_ones_as_given(of: list[tuple[int, tuple[int, int]]]) -> None:
+    by_group_and_start = sorted(range(len(of)), key=lambda position: (of[position][0], of[position][1][0]))
+    assert grouped(of).order.tolist() == by_group_and_start
+
+
+def test_times_that_fit_no_64_bits_together_with_their_group_are_sorted_too() -> None:
+    starts = np.array([2**62, 5, 0], np.int64)
+    assert GroupedIntervals.of(np.array([1, 0, 1], np.int64), starts, starts + 1).order.tolist() == [1, 2, 0]
+
+
+@given(OWNED)
 def test_each_group_covers_the_instants_of_its_own_intervals(of: list[tuple[int, tuple[int, int]]]) -> None:
     assert grouped(of).covered(4).tolist() == [len(instants(of, group)) for group in range(4)]
 

@@ -58,14 +58,22 @@ def _order(group: Numbers, start: Numbers) -> Numbers:
     if ((by_group[1:] != by_group[:-1]) | (by_start[1:] >= by_start[:-1])).all():
         return order
     # Each group has a few stretches that are in order, which a stable sort of one number an interval merges.
-    least, latest = int(start.min()), int(start.max())
-    if (int(group.max()) + 1) * (latest - least + 1) > np.iinfo(np.int64).max:
-        return np.lexsort((start, group))
-    return order[np.argsort(by_group * (latest - least + 1) + (by_start - least), kind="stable")]
+    joined = _joined(by_group, by_start)
+    return np.lexsort((start, group)) if joined is None else order[np.argsort(joined, kind="stable")]
+
+
+def _joined(group: Numbers, time: Numbers) -> Numbers | None:
+    """Return one number for each group and time, ordered as they are; None if 64 bits do not suffice for that."""
+    least = int(time.min())
+    times = int(time.max()) - least + 1
+    return None if (int(group.max()) + 1) * times > np.iinfo(np.int64).max else group * times + (time - least)
 
 
 def _latest_end(group: Numbers, end: Numbers) -> Numbers:
     """Return for each interval the latest end of its group so far."""
+    if (joined := _joined(group, end)) is not None:
+        by_group: Numbers = np.maximum.accumulate(joined)
+        return by_group - (joined - end)
     # Find it by its rank among all ends. Adding group * n lets each group start anew.
     by_end = np.argsort(end, kind="stable")
     place = np.empty(len(end), np.int64)

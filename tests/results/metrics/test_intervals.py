@@ -31,8 +31,9 @@ def test_intervals_stand_by_group_then_by_start_and_equal_ones_as_given(of: list
 
 
 def test_times_that_fit_no_64_bits_together_with_their_group_are_sorted_too() -> None:
-    starts = np.array([2**62, 5, 0], np.int64)
-    assert GroupedIntervals.of(np.array([1, 0, 1], np.int64), starts, starts + 1).order.tolist() == [1, 2, 0]
+    starts, ends = np.array([2**62, 5, 0, 1], np.int64), np.array([2**62 + 1, 6, 9, 2], np.int64)
+    found = GroupedIntervals.of(np.array([1, 0, 1, 1], np.int64), starts, ends)
+    assert (found.order.tolist(), found.before.tolist()) == ([1, 2, 3, 0], [5, 0, 9, 9])
 
 
 @given(OWNED)

@@ -23,7 +23,7 @@ from wanbed.workloads.inference.inference_stage import InferenceStage
 from wanbed.workloads.serving.prefill_compute import prompt_tokens
 
 MODEL, SEED, OUTPUT, CHUNK = INFERENCE_MODELS["llama-tiny"], 11, 6, 16
-ITERATIONS = 24
+ITERATIONS = 36
 ALONE, PLANNED = "alone", "planned"
 SERVING = (PLANNED,)
 

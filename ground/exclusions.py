@@ -89,15 +89,14 @@ def first_refusal(declared: Iterable[Declared], model: "BaseModel | None" = None
 
 
 def check_exclusions(*exclusions: Exclusion, of: "BaseModel | None" = None, where: str = "") -> None:
-    """Raise InputError, which begins with ``where``, for the first exclusion that is met, as ``first_refusal`` does."""
-    if (refusal := first_refusal(exclusions, of)) is not None:
-        raise InputError(f"{where}{refusal}")
+    """Raise InputError for the first exclusion that is met, as ``first_refusal`` finds it, after ``where``."""
+    check_declared(exclusions, of, where)
 
 
-def check_declared(declared: Iterable[Declared]) -> None:
+def check_declared(declared: Iterable[Declared], of: "BaseModel | None" = None, where: str = "") -> None:
     """Raise InputError for the first that is refused of what is declared, as ``first_refusal`` finds it."""
-    if (refusal := first_refusal(declared)) is not None:
-        raise InputError(refusal)
+    if (refusal := first_refusal(declared, of)) is not None:
+        raise InputError(f"{where}{refusal}")
 
 
 def _is_given(model: "BaseModel", path: str) -> bool:

@@ -138,7 +138,7 @@ def _not_simulated(variants: Sequence[ResolvedVariant]) -> Iterator[Exclusion]:
 def _not_followed(spec: ExperimentSpec, topology: Topology, variants: Sequence[ResolvedVariant]) -> Iterator[Exclusion]:
     """Yield what keeps a simulation from following the packets of a variant that asks for it."""
     for position, variant in enumerate(variants):
-        reason = "beside flows in the background" if spec.background else reason_not_followed(topology, variant)
+        reason = reason_not_followed(topology, variant, background=bool(spec.background))
         yield Exclusion(
             f"variants.{position}.transport.model",
             f"packets are not followed {reason}",

@@ -23,14 +23,18 @@ MOST_PACKETS: Final = 100_000
 """The most packets of a trial that are followed with ``auto``: each takes 10 to 30 us."""
 
 _LEAST_BPS: Final = 2 * 10 * 8 * FRAME_BYTES
+"""The rate of two frames in a tenth of a second. Below it, packets time out again and again."""
 
 
-def reason_not_followed(topology: Topology, variant: ResolvedVariant) -> str | None:
-    """Return why the packets of a trial, and of the jobs beside it, cannot be followed; None if they can."""
+def reason_not_followed(topology: Topology, variant: ResolvedVariant, *, background: bool) -> str | None:
+    """Return why the packets of a trial, and of the jobs beside it, cannot be followed; None if they can.
+
+    ``background`` is whether flows that train nothing share its network.
+    """
+    if background:
+        return "beside flows in the background"
     if not isinstance(variant, PipelineVariant) or variant.is_star:
         return "where training is no pipeline, or sums over a star"
-    if variant.background:
-        return "beside flows in the background"
     if topology.changes:
         return "over links that change"
     if variant.transport.congestion not in MODELLED_CONGESTION_CONTROLS and not draws_packets(
@@ -45,7 +49,7 @@ def reason_not_followed(topology: Topology, variant: ResolvedVariant) -> str | N
 def are_few_packets(topology: Topology, at_once: Sequence[PipelineVariant], iterations: int) -> bool:
     """Return whether variants that train at once send ``MOST_PACKETS`` between hosts at most.
 
-    Packets that take a tenth of a second and more are never few: they time out again and again.
+    They are never few where a connection's rate is below ``_LEAST_BPS``.
     """
     gateways = plan_gateways(topology, 0, Timers.VIRTUAL).gateways
     frames = min(gateway.super_packet_frames or FRAMES_MAX for gateway in gateways)
@@ -53,7 +57,8 @@ def are_few_packets(topology: Topology, at_once: Sequence[PipelineVariant], iter
     for variant in at_once:
         sizes = _PacketSizes(topology, variant, frames)
         for pair, sent_bytes in _sent_bytes(variant):
-            packets += (variant.iterations or iterations) * sent_bytes / sizes.between(pair)
+            size_bytes = sizes.between(pair)
+            packets += (variant.iterations or iterations) * sent_bytes / size_bytes if size_bytes else inf
             if packets > MOST_PACKETS:
                 return False
     return True
@@ -71,7 +76,7 @@ class _PacketSizes:
         self._known: dict[tuple[str, str], float] = {}
 
     def between(self, pair: Pair) -> float:
-        """Return the bytes of a packet between two places."""
+        """Return the bytes of a packet between two places, 0 where the rate is below ``_LEAST_BPS``."""
         one, other = pair
         ends = one.datacenter, other.datacenter
         if ends not in self._known:
@@ -80,9 +85,8 @@ class _PacketSizes:
             window_bps = self._variant.tcp.window_bytes * 8e9 / rtt_ns if rtt_ns else inf
             rate_bps = window_bps if line_bps is None else min(window_bps, line_bps / connections)
             size_bytes = rate_bps / 8 / 1024 + (65_536 >> min(rtt_ns // 512_000, 31))
-            self._known[ends] = min(max(size_bytes // PAYLOAD_BYTES, 2), self._frames) * PAYLOAD_BYTES
-            if rate_bps < _LEAST_BPS:
-                self._known[ends] = 1 / MOST_PACKETS
+            segments = min(max(min(size_bytes / PAYLOAD_BYTES, self._frames) // 1, 2), self._frames)
+            self._known[ends] = 0 if rate_bps < _LEAST_BPS else segments * PAYLOAD_BYTES
         return self._known[ends]
 
 

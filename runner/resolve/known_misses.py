@@ -57,7 +57,8 @@ def follows_packets(topology: Topology, variant: ResolvedVariant, iterations: in
         return True
     if not isinstance(variant, PipelineVariant) or variant.transport.model != "auto":
         return False
-    if draws_packets(topology, variant.transport) or reason_not_followed(topology, variant) is not None:
+    reason = reason_not_followed(topology, variant, background=bool(variant.background))
+    if reason is not None or draws_packets(topology, variant.transport):
         return False
     settled = [each for each in MISS_CLASSES if each.is_settled_by_packets]
     every = [WanTraffic(topology, each, iterations) for each in variant.at_once]
@@ -386,7 +387,7 @@ MISS_CLASSES: tuple[MissClass, ...] = (
 )
 
 AGREEMENT = 0.03
-"""How far a trial's iteration times, packet by packet and by the mean of connections, may differ without a mark."""
+"""The most by which iteration times by packets and by the mean of connections may differ without a mark."""
 
 DISAGREEMENT = MissKind(
     KnownMiss("packets", "packets and the mean of connections differ by more than 3 %", -0.2, 0.34, 94),

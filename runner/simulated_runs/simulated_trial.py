@@ -81,7 +81,7 @@ def simulated_record(trial: SimulatedTrial, simulate: Simulate) -> TrialRecord:
     without = replace(effects, packets=False)
     if not follows_packets(trial.topology, variant, trial.iterations):
         effects = without
-    elif effects.packets:
+    else:
         by_mean = simulate(trial.topology, variant, trial.iterations, effects=without)
         misses += disagreement(*(_period_ns(each, trial) for each in (simulation, by_mean)))
     parts = [layer.simulated(trial.topology, variant, simulation) for layer in companion_layers("record")]

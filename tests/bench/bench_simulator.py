@@ -1,4 +1,4 @@
-"""How long the simulator and the bound take, 100 to 10,240 GPUs: Atlas with sharing, 5 datacenters, 64 microbatches.
+"""Time the simulator and the bound at 100 to 10,240 GPUs: Atlas with sharing, 5 datacenters, 64 microbatches.
 
 Every size runs in a process of its own, so that its memory is its own; planning the schedule counts as well. One part
 stands for all equal ones, and every GPU by itself beside that, each compiled and not compiled: all give the same to the

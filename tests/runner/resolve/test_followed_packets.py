@@ -7,6 +7,8 @@ import pytest
 
 from wanbed.ground.errors import InputError
 from wanbed.runner.planner.experiment_file import parse_experiment
+from wanbed.runner.resolve.followed_packets import are_few_packets
+from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 
 
 def experiment(transport: dict[str, Any], **sections: Any) -> dict[str, Any]:
@@ -48,3 +50,12 @@ def test_packets_that_cannot_be_followed_are_refused_with_the_remedy(
 def test_bbr_is_followed_where_packets_are_lost() -> None:
     (point,) = parse_experiment(experiment({"congestion": "bbr"}, wan={"loss": "1%"}), "exp.yaml", Path()).points()
     assert point.variants[0].transport.model == "packets"
+
+
+def test_packets_are_counted_on_lines_without_rate_and_latency() -> None:
+    lines = {"datacenters": [{"name": "east", "hosts": 2}], "intra": {"latency": "0us", "rate": "unlimited"}}
+    document = {**experiment({}), "topology": lines, "variants": [{"name": "own", "schedule": "1f1b"}]}
+    (point,) = parse_experiment(document, "exp.yaml", Path()).points()
+    (variant,) = point.variants
+    assert isinstance(variant, PipelineVariant)
+    assert [are_few_packets(point.topology, [variant], iterations) for iterations in (2, 10**9)] == [True, False]

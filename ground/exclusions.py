@@ -3,9 +3,10 @@
 Each slice yields its own, one loop checks them all. Pydantic is loaded by those who have models.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import KW_ONLY, dataclass
-from typing import TYPE_CHECKING, Any
+from functools import wraps
+from typing import TYPE_CHECKING, Any, ParamSpec
 
 from wanbed.ground.errors import InputError, did_you_mean
 
@@ -78,6 +79,8 @@ class Refusal:
 
 Declared = Exclusion | KnownName | Refusal
 
+Arguments = ParamSpec("Arguments")
+
 
 def first_refusal(declared: Iterable[Declared], model: "BaseModel | None" = None) -> str | None:
     """Return the first message of what is declared, None if nothing is refused.
@@ -97,6 +100,16 @@ def check_declared(declared: Iterable[Declared], of: "BaseModel | None" = None, 
     """Raise InputError for the first that is refused of what is declared, as ``first_refusal`` finds it."""
     if (refusal := first_refusal(declared, of)) is not None:
         raise InputError(f"{where}{refusal}")
+
+
+def as_check(declare: Callable[Arguments, Iterable[Declared]]) -> Callable[Arguments, None]:
+    """Make a check of a function that declares: when called, it raises InputError for the first that is refused."""
+
+    @wraps(declare)
+    def check(*args: Arguments.args, **kwargs: Arguments.kwargs) -> None:
+        check_declared(declare(*args, **kwargs))
+
+    return check
 
 
 def _is_given(model: "BaseModel", path: str) -> bool:

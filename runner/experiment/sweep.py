@@ -12,7 +12,7 @@ from math import prod
 from typing import Any
 
 from wanbed.ground.errors import InputError, prefixed, shortened, shown
-from wanbed.ground.exclusions import Declared, Exclusion, KnownName, Refusal, check_declared
+from wanbed.ground.exclusions import Declared, Exclusion, KnownName, Refusal, as_check
 from wanbed.netem_profiles.named_network import resolve_named_network
 from wanbed.netem_profiles.traces import load_offered_trace
 from wanbed.runner.experiment.experiment_document import ExperimentDocument
@@ -135,7 +135,7 @@ def sweep_point_specs(document: ExperimentDocument) -> Iterator[SweepPointSpec]:
         if earlier is not texts:
             raise InputError(f"{source}: sweep: {_same_values(earlier, texts)}")
         with prefixed(f"{here}: "):
-            check_declared(_network_refusals(own))
+            _check_network(own)
             topology, traces = resolve_named_network(own.topology, own.traces, directory, own.seed)
             topology = with_flow_hosts(topology, [(flow.source, flow.destination) for flow in own.background])
             offered = {}
@@ -151,8 +151,9 @@ def _same_values(earlier: Mapping[str, str], texts: Mapping[str, str]) -> str:
     return f"{path}: {shown(earlier[path])} and {shown(texts[path])} are the same value, leave one of them out"
 
 
-def _network_refusals(experiment: ExperimentSpec) -> Iterator[Declared]:
-    """Yield a network that lacks links or has no use for them, and the datacenters that flows must name."""
+@as_check
+def _check_network(experiment: ExperimentSpec) -> Iterator[Declared]:
+    """Raise InputError for a network that lacks links or has no use for them, and for flows to unknown datacenters."""
     spec = experiment.topology
     names = [datacenter.name for datacenter in spec.datacenters]
     yield Exclusion(

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from wanbed.ground.errors import InputError, prefixed
-from wanbed.ground.exclusions import check_declared
 from wanbed.results.records.trial_id import TrialId
 from wanbed.runner.companions.background.resolution import resolve_background
 from wanbed.runner.companions.faults.resolution import FaultPlan, resolve_faults
@@ -21,7 +20,7 @@ from wanbed.runner.resolve.connections import NetworkDemand, network_demand
 from wanbed.runner.resolve.packet_draws import draws_packets
 from wanbed.runner.resolve.pipeline_resolution import Choose
 from wanbed.runner.resolve.pipeline_variant import PipelineVariant
-from wanbed.runner.resolve.refusals import point_refusals, variant_refusals
+from wanbed.runner.resolve.refusals import check_point, check_variants
 from wanbed.runner.resolve.resolved_variant import BackgroundFlow, ResolvedVariant
 from wanbed.runner.resolve.stage_costs import profile_conditions
 from wanbed.runner.resolve.variant_resolution import resolve_variants
@@ -238,9 +237,9 @@ def _check_places(places: int, field: str) -> None:
 
 def _resolve_point(point: SweepPointSpec, directory: Path, choose: Choose, *, trains: bool) -> SweepPoint:
     spec = point.spec
-    check_declared(point_refusals(point, trains=trains))
+    check_point(point, trains=trains)
     variants = resolve_variants(spec, point.topology, directory, choose, point.values)
-    check_declared(variant_refusals(point, variants, trains=trains))
+    check_variants(point, variants, trains=trains)
     faults = resolve_faults(point, variants, directory, choose)
     if trains and (background := resolve_background(point)):
         variants = tuple(replace(variant, background=background) for variant in variants)

@@ -1,8 +1,8 @@
-"""Gather the refusals of a sweep point, in the order in which they are checked: each slice declares its own."""
+"""Check a sweep point for all that is refused, in this order: each slice declares its own."""
 
 from collections.abc import Iterator, Sequence
 
-from wanbed.ground.exclusions import Declared, Refusal
+from wanbed.ground.exclusions import Declared, Refusal, as_check
 from wanbed.runner.companions.background.resolution import background_refusals
 from wanbed.runner.companions.faults.resolution import fault_refusals
 from wanbed.runner.companions.link_changes.resolution import links_that_lose_all, links_that_stay_down
@@ -19,8 +19,9 @@ from wanbed.runner.resolve.variant_resolution import job_datacenters
 from wanbed.testbed.network.topology import more_hosts_than_addresses
 
 
-def point_refusals(point: SweepPointSpec, *, trains: bool) -> Iterator[Declared]:
-    """Yield what is refused of a sweep point before its variants are resolved."""
+@as_check
+def check_point(point: SweepPointSpec, *, trains: bool) -> Iterator[Declared]:
+    """Raise InputError for what is refused of a sweep point before its variants are resolved."""
     spec = point.spec
     if trains:
         yield from links_that_lose_all(spec.topology, point.topology)
@@ -32,8 +33,9 @@ def point_refusals(point: SweepPointSpec, *, trains: bool) -> Iterator[Declared]
         yield from more_hosts_than_addresses(point.topology)
 
 
-def variant_refusals(point: SweepPointSpec, variants: Sequence[ResolvedVariant], *, trains: bool) -> Iterator[Declared]:
-    """Yield what is refused of a sweep point once its variants are resolved."""
+@as_check
+def check_variants(point: SweepPointSpec, variants: Sequence[ResolvedVariant], *, trains: bool) -> Iterator[Declared]:
+    """Raise InputError for what is refused of a sweep point once its variants are resolved."""
     spec = point.spec
     yield from unmatched_slower(spec, [variant.placement for variant in variants])
     yield from engine_refusals(spec, point.topology, variants)

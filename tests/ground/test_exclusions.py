@@ -11,6 +11,7 @@ from wanbed.ground.exclusions import (
     Exclusion,
     KnownName,
     Refusal,
+    as_check,
     check_declared,
     check_exclusions,
     first_refusal,
@@ -62,6 +63,20 @@ def test_what_is_declared_after_a_refusal_is_not_asked_for() -> None:
 
     with pytest.raises(InputError, match=r"^b: two$"):
         check_declared(declared())
+
+
+def test_a_function_that_declares_is_a_check_when_called() -> None:
+    @as_check
+    def check_lanes(road: RoadSpec, *, most: int) -> Iterator[Declared]:
+        yield Exclusion("toll", "nobody pays", when=len(road.links) == 0)
+        for position, link in enumerate(road.links):
+            if link.lanes > most:
+                yield Refusal(f"links.{position}.lanes: {link.lanes}, more than {most}: give fewer")
+
+    road = RoadSpec(links=(LanesSpec(), LanesSpec(lanes=3), LanesSpec(lanes=4)))
+    check_lanes(road, most=4)
+    with pytest.raises(InputError, match=r"^links\.1\.lanes: 3, more than 2: give fewer$"):
+        check_lanes(road, most=2)
 
 
 def test_only_what_is_met_is_refused_and_the_first_of_it() -> None:

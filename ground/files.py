@@ -50,6 +50,19 @@ def regular_file(path: Path) -> Path:
     return path
 
 
+def read_bounded(path: Path, most_bytes: int) -> bytes:
+    """Return the content of a file that a user has named. Of a longer one it is the first ``most_bytes`` and one more.
+
+    Raise OSError, whose ``strerror`` says why, for what cannot be read: also for what ``regular_file`` refuses, and for
+    a path that no file can have.
+    """
+    try:
+        with regular_file(path).open("rb") as file:
+            return file.read(most_bytes + 1)
+    except ValueError as fault:
+        raise OSError(errno.EINVAL, str(fault), str(path)) from None
+
+
 def _special_kind(path: Path) -> str | None:
     """Return what a path names other than a file or a folder, None for these and if it names nothing."""
     try:

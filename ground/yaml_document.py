@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from wanbed.ground.errors import MAX_DIGITS, InputError, prefixed, shortened, shown
-from wanbed.ground.files import regular_file
+from wanbed.ground.files import read_bounded
 
 MAX_FILE_BYTES = 2**20
 MAX_VALUES = 100_000
@@ -217,11 +217,11 @@ def read_text(path: Path) -> str:
     """Return the text of a YAML file. Raise InputError, one line that starts with the path."""
     source = str(path)
     try:
-        with regular_file(path).open("rb") as file:
-            content = file.read(MAX_FILE_BYTES + 1)
-    except (OSError, ValueError) as fault:
-        text = fault.strerror if isinstance(fault, OSError) and fault.strerror else str(fault)
-        raise InputError(f"{source}: cannot be read ({text}): give the path of a readable YAML file") from None
+        content = read_bounded(path, MAX_FILE_BYTES)
+    except OSError as fault:
+        raise InputError(
+            f"{source}: cannot be read ({fault.strerror}): give the path of a readable YAML file"
+        ) from None
     if len(content) > MAX_FILE_BYTES:
         raise InputError(f"{source}: larger than {MAX_FILE_BYTES // 2**20} MiB, too large for a file of this kind")
     try:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from wanbed.ground.errors import LocatedError, did_you_mean, shown
-from wanbed.ground.files import regular_file
+from wanbed.ground.files import read_bounded
 from wanbed.ground.impairments import IMPAIRMENTS
 from wanbed.ground.units import (
     format_duration,
@@ -54,11 +54,9 @@ def read_trace_text(path: Path) -> str:
     """Return the text of a file. Raise LocatedError for one that cannot be read, is too long, or is no text."""
     file = str(path)
     try:
-        with regular_file(path).open("rb") as opened:
-            content = opened.read(MAX_TRACE_BYTES + 1)
-    except (OSError, ValueError) as fault:
-        reason = fault.strerror if isinstance(fault, OSError) and fault.strerror else str(fault)
-        raise LocatedError(f"{file}: cannot be read ({reason}): give the path of a readable trace") from None
+        content = read_bounded(path, MAX_TRACE_BYTES)
+    except OSError as fault:
+        raise LocatedError(f"{file}: cannot be read ({fault.strerror}): give the path of a readable trace") from None
     return _checked_text(content, file)
 
 

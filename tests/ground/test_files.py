@@ -11,6 +11,7 @@ import pytest
 from wanbed.ground.files import (
     PARTIAL,
     NotRegularFileError,
+    read_bounded,
     regular_file,
     with_marked_text,
     write_whole,
@@ -164,3 +165,24 @@ def test_devices_and_sockets_are_refused(tmp_path: Path) -> None:
             regular_file(tmp_path / "socket")
     with pytest.raises(NotRegularFileError, match="a device"):
         regular_file(Path("/dev/zero"))
+
+
+def test_of_a_file_that_is_longer_than_asked_for_one_byte_more_is_read(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"12345")
+    assert [read_bounded(tmp_path / "file", most_bytes) for most_bytes in (3, 4, 5, 6)] == [b"1234", *[b"12345"] * 3]
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("none", "No such file or directory"),
+        (".", "Is a directory"),
+        ("nul\0byte", "embedded null byte"),
+        ("pipe", "it is a pipe, not a regular file: save what it gives as a file first"),
+    ],
+)
+def test_of_a_file_that_cannot_be_read_the_reason_is_told(tmp_path: Path, name: str, reason: str) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(OSError, match=reason) as refused:
+        read_bounded(tmp_path / name, 4)
+    assert (refused.value.strerror, refused.value.filename) == (reason, str(tmp_path / name))

@@ -11,13 +11,14 @@ from typing import Literal
 from pydantic import Field
 
 from wanbed.ground.errors import InputError, did_you_mean
+from wanbed.ground.json_document import read_content
 from wanbed.ground.strict_model import StrictModel
 from wanbed.ground.units import MAX_DURATION_NS
 from wanbed.workloads.bubbletea.prefill_profile import LEAST_SIZES, PrefillProfile, TimedChunk, fit_chunks
 from wanbed.workloads.bubbletea.trace_formats import MAX_TOKENS
 from wanbed.workloads.gpt.gpt_config import MAX_HEADS, MAX_HIDDEN, MAX_LAYERS, bytes_per_element
 from wanbed.workloads.inference.inference_model import InferenceModel
-from wanbed.workloads.profiles.catalogue import parse_content, read_content
+from wanbed.workloads.profiles.catalogue import parse_profile
 from wanbed.workloads.profiles.compute_profile import (
     Efficiency,
     MeasuredConditions,
@@ -165,4 +166,4 @@ def load_prefill_profile(
 def read_prefill_profile(path: Path) -> PrefillProfileFile:
     """Read one profile's file. Raises InputError, one line that starts with the file's path."""
     what = "prefill profile"
-    return parse_content(path, read_content(path, what), _MODELS, what, "the one that is shipped")
+    return parse_profile(path, read_content(path, what), _MODELS, what, "the one that is shipped")

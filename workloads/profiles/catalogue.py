@@ -5,7 +5,6 @@ in the group ``wanbed.profiles`` whose value is the path of such a file (the sam
 YAML). A user's own file is given by its path.
 """
 
-import json
 from collections.abc import Mapping
 from functools import lru_cache
 from os import fspath
@@ -13,43 +12,17 @@ from pathlib import Path
 from typing import TypeVar
 
 from wanbed.ground.entry_points import installed
-from wanbed.ground.errors import MAX_DIGITS, InputError, did_you_mean, shown
-from wanbed.ground.files import regular_file
+from wanbed.ground.errors import InputError, did_you_mean, shown
+from wanbed.ground.json_document import parse_content, read_content
 from wanbed.ground.strict_model import StrictModel, parse_model
 from wanbed.workloads.profiles.compute_profile import ComputeProfile, EstimatedProfile, MeasuredProfile
-
-MAX_FILE_BYTES = 4 * 2**20
 
 Model = TypeVar("Model", bound=StrictModel)
 
 
-def _whole_number(written: str) -> int:
-    if len(written) > MAX_DIGITS:
-        raise ValueError(f"a number in it has {len(written)} digits, more than {MAX_DIGITS}")
-    return int(written)
-
-
-def read_content(path: Path, what: str) -> bytes:
-    """Read at most ``MAX_FILE_BYTES`` + 1 bytes of the file. Raise InputError, one line with the path."""
-    try:
-        with regular_file(path).open("rb") as file:
-            return file.read(MAX_FILE_BYTES + 1)
-    except OSError as fault:
-        raise InputError(f"{path}: {fault.strerror or fault}, give a readable {what}") from None
-
-
-def parse_content(path: Path, content: bytes, models: Mapping[str, type[Model]], what: str, example: str) -> Model:
+def parse_profile(path: Path, content: bytes, models: Mapping[str, type[Model]], what: str, example: str) -> Model:
     """Parse the ``content`` of that file by the model for its ``basis``. Raise InputError, one line with the path."""
-    if len(content) > MAX_FILE_BYTES:
-        raise InputError(f"{path}: larger than {MAX_FILE_BYTES} bytes, which no {what} is")
-    try:
-        document = json.loads(content, parse_int=_whole_number)
-    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as fault:
-        raise InputError(f"{path}: not JSON: {fault}") from None
-    except ValueError as refusal:
-        raise InputError(f"{path}: {refusal}") from None
-    if not isinstance(document, dict):
-        raise InputError(f"{path}: a {what} is an object, write it like {example}")
+    document = parse_content(content, str(path), what, example)
     basis = document.get("basis")
     if not isinstance(basis, str) or basis not in models:
         raise InputError(f"{path}: basis: write whether the profile is {' or '.join(models)}")
@@ -93,7 +66,7 @@ def _read_profile(path: Path) -> ComputeProfile:
 @lru_cache(maxsize=16)
 def _parsed(path: Path, content: bytes) -> ComputeProfile:
     """Parse the content of a compute profile. Cached, because a sweep reads the same file for every sweep point."""
-    return parse_content(path, content, _MODELS, "profile", "the ones that are shipped")
+    return parse_profile(path, content, _MODELS, "profile", "the ones that are shipped")
 
 
 def _profile_paths() -> dict[str, Path]:

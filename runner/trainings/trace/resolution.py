@@ -18,7 +18,7 @@ from typing import Any
 
 from wanbed.ground.errors import InputError, prefixed, shown
 from wanbed.ground.exclusions import Exclusion, check_exclusions
-from wanbed.ground.files import regular_file
+from wanbed.ground.files import read_bounded
 from wanbed.ground.units import MAX_DURATION_NS, MAX_SIZE_BYTES, format_duration, format_size
 from wanbed.results.chakra.node import (
     DURATION_NS,
@@ -204,8 +204,7 @@ def _read_folder(folder: Path) -> _FolderContents:
     left_bytes = MAX_BYTES
     for path in paths:
         try:
-            with regular_file(path).open("rb") as file:
-                contents.append(file.read(left_bytes + 1))
+            contents.append(read_bounded(path, left_bytes))
         except OSError as fault:
             raise InputError(f"{path}: cannot be read ({fault.strerror})") from None
         left_bytes -= len(contents[-1])

@@ -1,12 +1,12 @@
 """Describe a variant as the experiment file has it at one sweep point, before it is resolved."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
 from wanbed.ground.errors import InputError, prefixed
-from wanbed.ground.exclusions import Exclusion, check_exclusions
+from wanbed.ground.exclusions import Declared, Exclusion, Refusal, as_check
 from wanbed.runner.experiment.experiment_spec import ExperimentSpec
 from wanbed.runner.experiment.job_spec import JobSpec
 from wanbed.runner.experiment.training_spec import MAX_STAGES
@@ -92,24 +92,23 @@ def choose_schedule(written: WrittenVariant) -> ScheduleChoice:
 
 def schedule_class(written: WrittenVariant) -> type[Schedule]:
     """Return the class of a variant's schedule. Raise InputError if none loads."""
-    check_exclusions(
-        Exclusion(
-            f"{written.field}.schedule",
-            f"{written.variant.schedule} has no plan",
-            "plan the schedule of a replica",
-            when=written.variant.schedule in {ATOM, DILOCO},
-            leave="the variant",
-        )
-    )
-    if written.variant.schedule in TRAININGS:
-        title = training_title(written.variant.schedule)
-        raise InputError(f"{written.field}.schedule: {title} has its own layout: there is nothing to plan")
+    _check_has_plan(written)
     with prefixed(f"{written.field}."):
         path = schedule_class_path(written.variant.schedule, also=other_schedules())
     try:
         return load_schedule(path)
     except ValueError as refusal:
         raise InputError(f"{written.field}.schedule: {refusal}") from None
+
+
+@as_check
+def _check_has_plan(written: WrittenVariant) -> Iterator[Declared]:
+    """Raise InputError for a kind of training that is named in place of a schedule, and follows none."""
+    here, name = f"{written.field}.schedule", written.variant.schedule
+    remedy = "plan the schedule of a replica"
+    yield Exclusion(here, f"{name} has no plan", remedy, when=name in {ATOM, DILOCO}, leave="the variant")
+    if name in TRAININGS:
+        yield Refusal(f"{here}: {training_title(name)} has its own layout: there is nothing to plan")
 
 
 @dataclass(frozen=True)

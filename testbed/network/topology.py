@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from wanbed.ground.errors import InputError
-from wanbed.ground.exclusions import Refusal, check_declared
+from wanbed.ground.exclusions import Refusal, as_check
 from wanbed.ground.impairments import UNIMPAIRED
 from wanbed.testbed.network.links.condition_trace import ConditionTrace
 from wanbed.testbed.network.links.link_resolution import resolve_links
@@ -218,19 +218,8 @@ def more_hosts_than_addresses(topology: Topology) -> Iterator[Refusal]:
             )
 
 
-def check_can_be_emulated(topology: Topology) -> None:
-    """Raise InputError if a datacenter has more hosts than addresses."""
-    check_declared(more_hosts_than_addresses(topology))
-
-
-def check_does_not_change(topology: Topology, where: str, what: str, elsewhere: str) -> None:
-    """Raise InputError, which begins with ``where``, if a link changes: ``what`` cannot, use it ``elsewhere``."""
-    for link in topology.wan:
-        for source, destination in link.course_by_ends:
-            raise InputError(
-                f"{where}: the link from {source} to {destination} changes during a trial, which {what} cannot make "
-                f"happen: leave its changes out, or {elsewhere}"
-            )
+check_can_be_emulated = as_check(more_hosts_than_addresses)
+"""Raise InputError if a datacenter has more hosts than addresses."""
 
 
 def resolve_topology(

@@ -10,7 +10,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from wanbed.ground.errors import InputError
+from wanbed.ground.exclusions import Refusal, as_check
 from wanbed.ground.impairments import IMPAIRMENTS, UNIMPAIRED
 from wanbed.ground.socket_owner import accept_own, listener_at
 from wanbed.module_process import module_command
@@ -20,7 +20,7 @@ from wanbed.testbed.kernel.link_counters import Counters, PortCounters
 from wanbed.testbed.kernel.processors import process_tree_cpu_s
 from wanbed.testbed.network.address_book import LoopbackAddressBook
 from wanbed.testbed.network.tcp_settings import KERNEL_WINDOW_SHARE, TcpSettings
-from wanbed.testbed.network.topology import Topology, check_does_not_change
+from wanbed.testbed.network.topology import Topology
 from wanbed.testbed.relay.relay_config import RelayConfig
 from wanbed.testbed.substrate.asked_process import AskedProcess
 from wanbed.testbed.substrate.offer import RELAY
@@ -108,16 +108,25 @@ class RelaySubstrate:
         return self._process.ask(json.dumps(command), _ANSWER_S)
 
 
-def check_can_be_relayed(topology: Topology) -> None:
+_NETEM = "use netem (--substrate kernel or guest)"
+
+
+@as_check
+def check_can_be_relayed(topology: Topology) -> Iterator[Refusal]:
     """Raise InputError for links that change, and for impairments: a relay has no packets to lose or overtake."""
-    check_does_not_change(topology, "--substrate relay", "a relay", "use netem (--substrate kernel or guest)")
+    for link in topology.wan:
+        for source, destination in link.course_by_ends:
+            yield Refusal(
+                f"--substrate relay: the link from {source} to {destination} changes during a trial, which a relay "
+                f"cannot make happen: leave its changes out, or {_NETEM}"
+            )
     for link in topology.wan:
         for (source, destination), conditions in link.directions:
             for each in IMPAIRMENTS:
                 if getattr(conditions.impairments, each.field) != getattr(UNIMPAIRED, each.field):
-                    raise InputError(
+                    yield Refusal(
                         f"--substrate relay: {source} to {destination} has {each.name}, which a relay does not model: "
-                        "leave it out, or use netem (--substrate kernel or guest)"
+                        f"leave it out, or {_NETEM}"
                     )
 
 

@@ -153,5 +153,6 @@ def test_a_link_that_changes_is_refused_by_its_ends_with_a_remedy() -> None:
     (link,) = constant.wan
     course = course_of([(0, link.conditions), (1, replace(link.conditions, latency_ns=0))])
     changing = replace(constant, wan=(replace(link, courses=(None, course)),))
+    check_can_be_relayed(constant)
     with pytest.raises(InputError, match=r"^--substrate relay: the link from west to east changes .*, or use netem"):
         check_can_be_relayed(changing)

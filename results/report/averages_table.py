@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from wanbed.results.reading.run import Run
 from wanbed.results.reading.stored_trial import StoredTrial
+from wanbed.results.report.reported_runs import ReportedRun
 from wanbed.results.report.table import Column, Table
 
 _READING = (
@@ -12,9 +12,9 @@ _READING = (
 )
 
 
-def averages_table(run: Run) -> Table | None:
+def averages_table(own: ReportedRun) -> Table | None:
     """Return the report's table of trials whose replicas synchronise over a star; None if there is none."""
-    trials = [trial for trial in run.trials if trial.facts.get("averages") is not None]
+    trials = [trial for trial in own.run.trials if trial.facts.get("averages") is not None]
     return Table.of("averages", "Averages over a star", trials, _COLUMNS, _READING, record=_record)
 
 

@@ -13,6 +13,7 @@ from wanbed.results.reading.links import configured_rates
 from wanbed.results.reading.run import Run
 from wanbed.results.reading.stored_trial import StoredTrial
 from wanbed.results.records.schema import BACKGROUND
+from wanbed.results.report.reported_runs import ReportedRun
 from wanbed.results.report.table import Column, Table
 from wanbed.results.text import count_text, percent_text, rate_text
 
@@ -45,9 +46,10 @@ class BackgroundRow:
     wire_share: float | None
 
 
-def background_table(run: Run) -> Table | None:
+def background_table(own: ReportedRun) -> Table | None:
     """Return the table of a run, None if nothing was in the background."""
-    return Table.of("background", "Traffic in the background", background_rows(run), _COLUMNS, _READING, record=asdict)
+    rows = background_rows(own.run)
+    return Table.of("background", "Traffic in the background", rows, _COLUMNS, _READING, record=asdict)
 
 
 def _offer_text(row: BackgroundRow) -> str:

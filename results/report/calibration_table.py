@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 
 from wanbed.ground.impairments import IMPAIRMENTS
-from wanbed.results.reading.run import Run
+from wanbed.results.report.reported_runs import ReportedRun
 from wanbed.results.report.table import SWEEP_POINT, Column, Table, TableCell
 from wanbed.results.text import count_text, impairment_text, list_text, milliseconds_text, percent_text, rate_text
 
@@ -42,13 +42,14 @@ _COLUMNS: dict[str, tuple[str, Any, Any]] = {
 _ALWAYS = ("RTT", "goodput")
 
 
-def calibration_table(run: Run) -> Table | None:
+def calibration_table(own: ReportedRun) -> Table | None:
     """Return every path measured, with what beyond RTT and goodput some path has; None if nothing was measured.
 
     A sweep point whose links were measured at an earlier one has one row, which names the other. A path that changes
     has a row for each of its conditions that were measured. Of more than ``MAX_ROWS``, those outside tolerance are
     shown, then those whose RTT is farthest off.
     """
+    run = own.run
     if run.calibration.empty:
         return None
     elsewhere = _measured_elsewhere(run.calibration)

@@ -10,6 +10,7 @@ from wanbed.results import metrics
 from wanbed.results.metrics import DeviceContention, Window
 from wanbed.results.reading.run import Run
 from wanbed.results.reading.trial_rows import TrialRows
+from wanbed.results.report.reported_runs import ReportedRun
 from wanbed.results.report.table import Column, Table
 from wanbed.results.text import (
     UNKNOWN,
@@ -135,10 +136,10 @@ def _nvml(samples: pd.DataFrame, device: str, window: Window) -> NvmlReadings:
     )
 
 
-def device_table(run: Run) -> Table | None:
+def device_table(own: ReportedRun) -> Table | None:
     """Return the table of a run; None if no device really computed."""
-    rows = device_rows(run)
-    mps = any(trial.facts.get("mps") for trial in run.trials)
+    rows = device_rows(own.run)
+    mps = any(trial.facts.get("mps") for trial in own.run.trials)
     return Table.of(
         "devices",
         "Devices that really computed",

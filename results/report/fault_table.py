@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from wanbed.results.reading.run import Run
 from wanbed.results.reading.stored_trial import StoredTrial, TrialFaults
+from wanbed.results.report.reported_runs import ReportedRun
 from wanbed.results.report.table import Column, Table
 from wanbed.results.text import count_text, percent_text, seconds_text
 
@@ -14,15 +14,15 @@ _READING = (
 )
 
 
-def fault_table(run: Run) -> Table | None:
+def fault_table(own: ReportedRun) -> Table | None:
     """Return the report's table of trials in which anything was to fail or did; None if there is none."""
-    rows = [(trial, TrialFaults.of(trial.facts)) for trial in run.trials if trial.faults is not None]
+    rows = [(trial, TrialFaults.of(trial.facts)) for trial in own.run.trials if trial.faults is not None]
     return Table.of("faults", "Failures", rows, _COLUMNS, _READING, record=_record)
 
 
-def fault_warnings(run: Run) -> list[str]:
+def fault_warnings(own: ReportedRun) -> list[str]:
     """Return a warning if trials ended before their last iteration: their figures are of fewer iterations."""
-    failed = [trial for trial in run.trials if TrialFaults.of(trial.facts).failed]
+    failed = [trial for trial in own.run.trials if TrialFaults.of(trial.facts).failed]
     if not failed:
         return []
     unplanned = [trial for trial in failed if TrialFaults.of(trial.facts).failed_unplanned]

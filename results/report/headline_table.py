@@ -8,6 +8,7 @@ from typing import Any
 from wanbed.results.metrics.bootstrap import ENOUGH_REPEATS, FEWEST_REPEATS
 from wanbed.results.reading.headline import HeadlineRow, by_point, variant_fields, worth_note
 from wanbed.results.reading.run import Run
+from wanbed.results.report.reported_runs import ReportedRuns
 from wanbed.results.report.table import Column, Table, TableCell, series_columns
 from wanbed.results.text import (
     percent_text,
@@ -40,8 +41,9 @@ _Fields = tuple[str, Sequence[str]]
 """The name of a variant, and its values."""
 
 
-def headline_table(rows: Sequence[HeadlineRow]) -> Table | None:
+def headline_table(reported: ReportedRuns) -> Table | None:
     """Return the main table of one run or several; None if no trial has finished."""
+    rows = reported.headline
     bounded = any(row.over_bound is not None for row in rows)
     standing = _standing_of(rows)
     columns: list[Column[HeadlineRow]] = [

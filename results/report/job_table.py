@@ -9,6 +9,7 @@ from typing import Any
 from wanbed.results.metrics.fairness import jain_index, slow_down
 from wanbed.results.reading.headline import HeadlineRow
 from wanbed.results.reading.run import Run
+from wanbed.results.report.reported_runs import ReportedRun, headline_rows
 from wanbed.results.report.table import Column, Table
 from wanbed.results.text import list_text, ratio_text, seconds_text
 
@@ -43,9 +44,10 @@ class JobRow:
         return median(self.slow_downs) if self.slow_downs else None
 
 
-def job_table(run: Run, headline: Sequence[HeadlineRow]) -> Table | None:
-    """Return the table of a run with that headline, None if no jobs ran at once."""
-    return Table.of("jobs", "Jobs that share the WAN", job_rows(run, headline), _COLUMNS, _READING, record=_record)
+def job_table(own: ReportedRun) -> Table | None:
+    """Return the table of a run, None if no jobs ran at once."""
+    rows = job_rows(own.run, own.once(headline_rows))
+    return Table.of("jobs", "Jobs that share the WAN", rows, _COLUMNS, _READING, record=_record)
 
 
 def _record(row: JobRow) -> dict[str, Any]:

@@ -12,7 +12,6 @@ from matplotlib.figure import Figure
 
 from wanbed.results.metrics.bootstrap import FEWEST_REPEATS, median_interval, median_of_medians, moment_intervals
 from wanbed.results.reading.losses import Iterations, LossCurve, LossTrial, Numbers, loss_trials
-from wanbed.results.reading.run import Run
 from wanbed.results.reading.stored_trial import point_text
 from wanbed.results.records.schema import HELD_OUT, TRAINING
 from wanbed.results.report.charts.chart import (
@@ -26,6 +25,8 @@ from wanbed.results.report.charts.chart import (
     wrapped,
 )
 from wanbed.results.report.charts.colours import Styles, lightened
+from wanbed.results.report.reported_runs import ReportedRun, ReportedRuns
+from wanbed.results.report.section import Section
 from wanbed.results.report.table import Column, Table
 from wanbed.results.text import amount_text, count_text, list_text, seconds_text, size_text
 
@@ -151,16 +152,15 @@ class LossSeries:
         )
 
 
-def loss_series(runs: Mapping[str, Run], clocks: Sequence[Run | None] | None = None) -> list[LossSeries]:
-    """Return the series of runs, which are by label, in the order of their trials and the clock's sweep points.
+def loss_series(own: ReportedRun) -> list[LossSeries]:
+    """Return the series of a run, in the order of its trials and the clock's sweep points.
 
-    ``clocks`` has the run that times the losses of each, None for its own. Raise ClockError as ``loss_trials`` does.
+    Raise ClockError as ``loss_trials`` does.
     """
-    series: dict[tuple[str, str, frozenset[tuple[str, str]]], list[LossTrial]] = {}
-    for (label, run), clock in zip(runs.items(), clocks or [None] * len(runs), strict=True):
-        for trial in loss_trials(run, clock):
-            series.setdefault((label, trial.variant, frozenset(trial.values.items())), []).append(trial)
-    return [LossSeries(label, variant, tuple(trials)) for (label, variant, _), trials in series.items()]
+    series: dict[tuple[str, frozenset[tuple[str, str]]], list[LossTrial]] = {}
+    for trial in loss_trials(own.run, own.clock):
+        series.setdefault((trial.variant, frozenset(trial.values.items())), []).append(trial)
+    return [LossSeries(own.label, variant, tuple(trials)) for (variant, _), trials in series.items()]
 
 
 MAX_POINTS = 4
@@ -184,8 +184,9 @@ _CLOCK_MARKS = {"simulated": "simulated", "virtual": "virtual time", "measured":
 _MAX_READ = 4
 
 
-def loss_chart(series: Sequence[LossSeries], styles: Styles, salt: str) -> Chart | None:
+def loss_chart(reported: ReportedRuns, styles: Styles) -> Chart | None:
     """Draw every series, a picture for each sweep point, a panel for each axis that is known; None if there is none."""
+    series = reported.rows(loss_series)
     if not series:
         return None
     points: dict[str, list[LossSeries]] = {}
@@ -201,7 +202,7 @@ def loss_chart(series: Sequence[LossSeries], styles: Styles, salt: str) -> Chart
     drawings = tuple(
         Drawing(
             f"{title}{f', at {where}' if where else ''}. {reading}",
-            f"{salt}-loss-{number}",
+            f"all-loss-{number}",
             _painter(own, styles, where),
             name=where,
         )
@@ -326,11 +327,11 @@ def _bands_reading(series: Sequence[LossSeries]) -> str:
     return " ".join(texts)
 
 
-def clock_warning(series: Sequence[LossSeries]) -> str:
+def clock_warning(reported: ReportedRuns) -> str:
     """Return what a reader must know of clocks of other runs, "" if there are none: no training took these times."""
     clocks = dict.fromkeys(
         f"{trial.provenance.clock_run} ({trial.provenance.clock})"
-        for each in series
+        for each in reported.rows(loss_series)
         for trial in each.trials
         if trial.provenance.joined
     )
@@ -342,8 +343,9 @@ def clock_warning(series: Sequence[LossSeries]) -> str:
     )
 
 
-def loss_table(series: Sequence[LossSeries]) -> Table | None:
-    """Return the table of these series, None if there is none."""
+def loss_table(reported: ReportedRuns) -> Table | None:
+    """Return the table of what was learnt, None if nothing was."""
+    series = reported.rows(loss_series)
     if not series:
         return None
     reading = (
@@ -444,3 +446,6 @@ def _columns(curve: LossCurve) -> Mapping[str, list[Any] | None]:
         "tokens": plain(curve.tokens),
         "wan_bytes": plain(curve.wan_bytes),
     }
+
+
+LOSSES_SECTION = Section("Losses", (loss_table,), (loss_chart,), warning=clock_warning)

@@ -16,10 +16,10 @@ import pandas as pd
 from wanbed.results.metrics.contention import contended_ns
 from wanbed.results.metrics.gpu_time import Gpus
 from wanbed.results.metrics.intervals import GroupedIntervals, Numbers, is_among, text_codes
-from wanbed.results.reading.run import Run
 from wanbed.results.reading.trial_rows import TrialRows, chosen_rows
 from wanbed.results.reading.validity import MachineLoad
 from wanbed.results.records.span_log import ACTIVATION, COMPUTE_KINDS, GRADIENT, JOINT_KINDS
+from wanbed.results.report.reported_runs import ReportedRun
 from wanbed.results.report.table import Column, Table
 from wanbed.results.text import count_text, percent_text, ratio_text, seconds_text
 
@@ -48,15 +48,15 @@ class PlanOutcome:
         return self.outcome_s / self.planned_s - 1
 
 
-def plan_outcomes(run: Run) -> list[PlanOutcome]:
+def plan_outcomes(own: ReportedRun) -> list[PlanOutcome]:
     """Return the outcome of each trial with a plan and a measured iteration, in the order of the run's trials."""
-    found = (_of_trial(own) for own in run.rows.values() if own.trial.facts.get("planned_makespan_s"))
+    found = (_of_trial(rows) for rows in own.run.rows.values() if rows.trial.facts.get("planned_makespan_s"))
     return [outcome for outcome in found if outcome is not None]
 
 
-def plan_table(outcomes: Sequence[PlanOutcome]) -> Table | None:
+def plan_table(own: ReportedRun) -> Table | None:
     """Return the report's table; None if nothing was planned."""
-    return Table.of("plans", "Plan against outcome", outcomes, _COLUMNS, _READING, record=_record)
+    return Table.of("plans", "Plan against outcome", own.once(plan_outcomes), _COLUMNS, _READING, record=_record)
 
 
 def _record(outcome: PlanOutcome) -> dict[str, Any]:
@@ -80,8 +80,9 @@ _READING = (
 )
 
 
-def plan_warnings(outcomes: Sequence[PlanOutcome]) -> list[str]:
+def plan_warnings(own: ReportedRun) -> list[str]:
     """Return a warning if any outcome is not as planned; empty if all are."""
+    outcomes = own.once(plan_outcomes)
     differing = [outcome for outcome in outcomes if outcome.causes]
     if not differing:
         return []

@@ -1,41 +1,50 @@
-"""The report's section on prefill: the service in a row for each variant, and whether it slows training down.
+"""The report's section on prefill: the service, its time to first token (TTFT), and whether it slows training down.
 
 The impact on training is tested on variants that differ only in prefill.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import isnan
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis as MatplotlibAxis
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from wanbed.results import metrics
 from wanbed.results.comparison.pairing import IN_VIRTUAL_TIME, repeatable_within
-from wanbed.results.metrics import (
-    IDLE_CAUSES,
-    NS_PER_S,
-    POOL_UTILIZATION,
-    REJECTION_REASONS,
-    TTFT_PERCENTILES,
-    Window,
-)
+from wanbed.results.metrics import IDLE_CAUSES, NS_PER_S, TTFT_PERCENTILES
 from wanbed.results.metrics.bootstrap import (
     CONFIDENCE,
     FEWEST_REPEATS,
     Interval,
     median_of_medians,
-    percentile_intervals,
     ratio_interval,
 )
 from wanbed.results.metrics.intervals import Numbers
+from wanbed.results.reading.prefill import PrefillRow, prefill_rows, serves
 from wanbed.results.reading.run import Run
-from wanbed.results.reading.stored_trial import StoredTrial, point_text
-from wanbed.results.reading.trial_rows import TrialRows
+from wanbed.results.reading.stored_trial import RATE_PATH, point_text
 from wanbed.results.records.span_log import PREFILL
-from wanbed.results.report.charts.gpu_time import PART_NAMES, GpuTimeShares
+from wanbed.results.report.charts.chart import (
+    Chart,
+    Drawing,
+    PicturePlace,
+    interval_bar,
+    panel_title,
+    panel_width_pt,
+    series_legend,
+)
+from wanbed.results.report.charts.colours import BLACK, GREY, Style, Styles, lightened
+from wanbed.results.report.charts.gpu_time import PART_NAMES, GpuTimeShares, drawn_shares
+from wanbed.results.report.reported_runs import ReportedRun, ReportedRuns
+from wanbed.results.report.section import Section
 from wanbed.results.report.table import Column, Table, TableCell, series_columns
 from wanbed.results.text import (
     UNKNOWN,
@@ -47,17 +56,7 @@ from wanbed.results.text import (
     three_digits,
 )
 
-NO_POLICY = "none"
-
 MAX_CAUSES_READ = 3
-
-_COUNTS = (
-    *("offered", "admitted", "off_loaded", "held", "rejected"),
-    *(f"rejected_{reason}" for reason in REJECTION_REASONS),
-    *("late", "unfinished", "was_held"),
-)
-
-_TTFTS = tuple((percent, name) for name in ("ttft", "ttft_without_kv") for percent in TTFT_PERCENTILES)
 
 _NOTE_OF_OUTCOMES = (
     "Requests count if they arrived after training's warm-up and before its last iteration ended; deadline overruns "
@@ -73,226 +72,38 @@ _NOTE_OF_SERVICE = (
     "would have spent as much time on prefill, if busy all the time and if busy 80 % of the time."
 )
 
-Percentiles = Mapping[int, float | None]
-"""Seconds by percentile."""
+
+def served(own: ReportedRun) -> list[PrefillRow]:
+    """Return a run's rows of the prefill."""
+    return prefill_rows(own.run, own.label)
 
 
-@dataclass(frozen=True)
-class FirstTokenTimes:
-    """The sorted times to first token of requests, with and without the KV transfer, and the former of each repeat."""
-
-    whole_ns: Numbers
-    without_kv_ns: Numbers
-    of_repeats_ns: tuple[Numbers, ...]
-
-    @property
-    def whole_s(self) -> Percentiles:
-        """Percentiles of TTFT, including the KV transfer."""
-        return _percentiles_s(self.whole_ns)
-
-    @property
-    def without_kv_s(self) -> Percentiles:
-        """Percentiles of TTFT up to the end of the prefill."""
-        return _percentiles_s(self.without_kv_ns)
-
-    def intervals_s(self, percents: Sequence[int]) -> Interval | None:
-        """Return the 95 % intervals of percentiles of TTFT in seconds, by the bootstrap; None of too few repeats."""
-        found = percentile_intervals(self.of_repeats_ns, percents)
-        return None if found is None else (found[0] / NS_PER_S, found[1] / NS_PER_S)
+def outcomes_table(reported: ReportedRuns) -> Table | None:
+    """Return the table of the requests' outcomes; None if nothing was prefilled."""
+    rows = reported.rows(served)
+    return Table.of(
+        "prefill",
+        "Outcomes of the requests",
+        rows,
+        [*series_columns(rows), *_OUTCOMES],
+        _outcomes_reading(rows) if rows else "",
+        note=_NOTE_OF_OUTCOMES,
+    )
 
 
-@dataclass(frozen=True)
-class DeadlineOverruns:
-    """The waits of training for a GPU until prefill left it, in whole trials: their number, and their time in total."""
-
-    count: int
-    total_ns: int
-
-
-@dataclass(frozen=True)
-class PrefillGpus:
-    """The GPUs of a trial that train or belong to the pool, and how many of them do the latter.
-
-    ``pool_equivalent`` is the number of GPUs of a dedicated pool that would have done the same prefill, busy all the
-    time. ``tokens_per_hour`` is per GPU, None without a measured time.
-    """
-
-    count: int
-    pooled: int
-    tokens_per_hour: float | None
-    pool_equivalent: float
-
-    @property
-    def pool_equivalent_at_80(self) -> float:
-        """The GPUs of such a pool if busy for ``POOL_UTILIZATION`` of the time."""
-        return self.pool_equivalent / POOL_UTILIZATION
-
-
-@dataclass(frozen=True)
-class PrefillRow:
-    """The prefill of one variant of one run in one sweep point, over all repeats.
-
-    - ``counts``: ``metrics.outcome_counts`` of the requests that arrived in the measured windows; ``window_s`` is the
-      total length of these windows.
-    - ``ttft``: the times to first token of these requests.
-    - ``overruns``: None if a trial did not record them.
-    """
-
-    run: str
-    point: int
-    values: Mapping[str, str]
-    variant: str
-    policy: str
-    repeats: int
-    window_s: float
-    counts: Mapping[str, int]
-    ttft: FirstTokenTimes
-    slo_s: float | None
-    overruns: DeadlineOverruns | None
-    gpus: PrefillGpus
-
-    @property
-    def where(self) -> str:
-        """The sweep point's swept values as text for readers."""
-        return point_text(self.values)
-
-    @property
-    def offered_per_s(self) -> float | None:
-        """Requests that arrived per second of the measured windows."""
-        return self.counts["offered"] / self.window_s if self.window_s else None
-
-    @property
-    def rejections(self) -> dict[str, int]:
-        """The number of rejections by reason; reasons without any are left out."""
-        reasons = {name.removeprefix("rejected_"): n for name, n in self.counts.items() if name.startswith("rejected_")}
-        return {reason: number for reason, number in reasons.items() if number}
-
-
-def _percentiles_s(times_ns: Numbers) -> Percentiles:
-    found = {percent: metrics.nearest_rank(times_ns, percent) for percent in TTFT_PERCENTILES}
-    return {percent: None if each is None else each / NS_PER_S for percent, each in found.items()}
-
-
-def prefill_facts(trial: StoredTrial) -> Mapping[str, Any]:
-    """Return what trial.json records of the trial's prefill, {} if there was none."""
-    facts = trial.facts.get("prefill")
-    return facts if isinstance(facts, dict) else {}
-
-
-def serves(trial: StoredTrial) -> bool:
-    """Return whether the trial had prefill, in bubbles or by a pool."""
-    facts = prefill_facts(trial)
-    return bool(facts) and (facts.get("policy") != NO_POLICY or bool(facts.get("pool_gpus")))
-
-
-@dataclass(frozen=True)
-class _Part:
-    """The contribution of one trial to its row."""
-
-    trial: StoredTrial
-    facts: Mapping[str, Any]
-    window: Window
-    counts: Mapping[str, int]
-    ttft_ns: Numbers
-    ttft_without_kv_ns: Numbers
-    gpus: int
-    tokens: int
-    prefill_gpu_ns: int
-
-
-def prefill_rows(run: Run, label: str = "") -> list[PrefillRow]:
-    """Return a row for each sweep point and variant with prefill and a measured window, in the order of trials.
-
-    ``label`` distinguishes the run from others.
-    """
-    parts: dict[tuple[int, str], list[_Part]] = {}
-    for own in run.rows.values():
-        part = _part(own) if serves(own.trial) else None
-        if part is not None:
-            parts.setdefault((own.trial.point, own.trial.variant), []).append(part)
-    return [_row(label, own) for own in parts.values()]
-
-
-def _part(own: TrialRows) -> _Part | None:
-    spans, requests, window = own.spans, own.prefill_requests, own.window
-    if window is None or not window.length_ns:
+def service_table(reported: ReportedRuns) -> Table | None:
+    """Return the table of the service and of how it filled the bubbles; None if nothing was prefilled."""
+    rows = reported.rows(served)
+    if not rows:
         return None
-    facts = prefill_facts(own.trial)
-    arrived = metrics.arrived_within(requests, window)
-    training = metrics.spans_of_training_gpus(spans)[["host", "gpu"]].drop_duplicates()
-    return _Part(
-        trial=own.trial,
-        facts=facts,
-        window=window,
-        counts=metrics.outcome_counts(arrived, facts.get("slo_ns")),
-        ttft_ns=metrics.ttft_ns(arrived, with_kv=True),
-        ttft_without_kv_ns=metrics.ttft_ns(arrived, with_kv=False),
-        gpus=len(training) + int(facts.get("pool_gpus") or 0),
-        tokens=metrics.prefilled_tokens(requests, window),
-        prefill_gpu_ns=metrics.prefill_gpu_time_ns(spans, window),
+    return Table.of(
+        "prefill_service",
+        "Time to first token and throughput",
+        rows,
+        [*series_columns(rows), *_SERVICE],
+        bubbles_reading(reported.once(drawn_shares)),
+        note=_NOTE_OF_SERVICE,
     )
-
-
-def _row(label: str, parts: list[_Part]) -> PrefillRow:
-    windows_ns = sum(part.window.length_ns for part in parts)
-    names = dict.fromkeys(name for part in parts for name in part.counts)
-    trial, facts = parts[0].trial, parts[0].facts
-    gpu_hours = sum(part.gpus * part.window.length_ns for part in parts) / (3600 * NS_PER_S)
-    slo_ns = facts.get("slo_ns")
-    return PrefillRow(
-        run=label,
-        point=trial.point,
-        values=trial.values,
-        variant=trial.variant,
-        policy=str(facts.get("policy") or ""),
-        repeats=len(parts),
-        window_s=windows_ns / NS_PER_S,
-        counts={name: sum(part.counts.get(name, 0) for part in parts) for name in names},
-        ttft=FirstTokenTimes(
-            np.sort(np.concatenate([part.ttft_ns for part in parts])),
-            np.sort(np.concatenate([part.ttft_without_kv_ns for part in parts])),
-            tuple(np.sort(part.ttft_ns) for part in parts),
-        ),
-        slo_s=slo_ns / NS_PER_S if slo_ns else None,
-        overruns=_overruns_of(parts),
-        gpus=PrefillGpus(
-            parts[0].gpus,
-            int(facts.get("pool_gpus") or 0),
-            sum(part.tokens for part in parts) / gpu_hours if gpu_hours else None,
-            sum(part.prefill_gpu_ns for part in parts) / windows_ns,
-        ),
-    )
-
-
-def _overruns_of(parts: list[_Part]) -> DeadlineOverruns | None:
-    counts, totals_ns = ([part.facts.get(fact) for part in parts] for fact in ("deadline_overruns", "overrun_ns"))
-    if None in counts or None in totals_ns:
-        return None
-    return DeadlineOverruns(sum(map(int, filter(None, counts))), sum(map(int, filter(None, totals_ns))))
-
-
-def prefill_tables(rows: Sequence[PrefillRow], shares: Sequence[GpuTimeShares]) -> list[Table]:
-    """Return the tables of the service; none if nothing was prefilled. ``shares`` say what filled the bubbles."""
-    named = series_columns(rows)
-    found = (
-        Table.of(
-            "prefill",
-            "Outcomes of the requests",
-            rows,
-            [*named, *_OUTCOMES],
-            _outcomes_reading(rows) if rows else "",
-            note=_NOTE_OF_OUTCOMES,
-        ),
-        Table.of(
-            "prefill_service",
-            "Time to first token and throughput",
-            rows,
-            [*named, *_SERVICE],
-            bubbles_reading(shares),
-            note=_NOTE_OF_SERVICE,
-        ),
-    )
-    return [table for table in found if table is not None]
 
 
 def _requests(row: PrefillRow) -> TableCell:
@@ -388,32 +199,6 @@ def bubbles_reading(shares: Sequence[GpuTimeShares]) -> str:
         sentences.append(sentence)
     where = point_text(last[0].values)
     return (f"With {where}: " if where else "") + "; ".join(sentences) + "."
-
-
-def prefill_figures(row: PrefillRow | None) -> dict[str, Any]:
-    """Return exact figures by name; names begin with ``prefill_`` and contain the unit.
-
-    All are None if there was no prefill.
-    """
-    figures: dict[str, Any] = {"policy": row and row.policy, "offered_per_s": row and row.offered_per_s}
-    figures |= {f"{name}_requests": row and row.counts[name] for name in _COUNTS}
-    percentiles = {"ttft": row.ttft.whole_s, "ttft_without_kv": row.ttft.without_kv_s} if row else {}
-    figures |= {f"{name}_p{percent}_s": row and percentiles[name][percent] for percent, name in _TTFTS}
-    figures |= {
-        "slo_s": row and row.slo_s,
-        "deadline_overruns": row and row.overruns and row.overruns.count,
-        "overrun_ns": row and row.overruns and row.overruns.total_ns,
-        "pool_gpus": row and row.gpus.pooled,
-        "tokens_per_gpu_hour": row and row.gpus.tokens_per_hour,
-        "pool_equivalent_gpus": row and row.gpus.pool_equivalent,
-        "pool_equivalent_at_80_percent_gpus": row and row.gpus.pool_equivalent_at_80,
-    }
-    return {f"prefill_{name}": value for name, value in figures.items()}
-
-
-def prefill_records(rows: Sequence[PrefillRow]) -> list[dict[str, Any]]:
-    """Return one record per row, with the swept values in ``swept``."""
-    return [{"swept": dict(row.values), "run": row.run, "variant": row.variant, **prefill_figures(row)} for row in rows]
 
 
 MARGIN = 0.005
@@ -535,10 +320,16 @@ def _settings(manifest: Mapping[str, Any], variant: str) -> str:
     return json.dumps(kept, sort_keys=True, default=str)
 
 
-def impact_table(impacts: Sequence[Impact]) -> Table | None:
+def compared(own: ReportedRun) -> list[Impact]:
+    """Return the impacts of a run's prefill."""
+    return impacts(own.run, own.label)
+
+
+def impact_table(reported: ReportedRuns) -> Table | None:
     """Return the table of prefill's impact on training; None if no variant has a counterpart without prefill."""
-    columns = [*series_columns(impacts), *_IMPACT]
-    return Table.of("impact", "Impact on training", impacts, columns, "", note=_reading(impacts))
+    found = reported.rows(compared)
+    columns = [*series_columns(found), *_IMPACT]
+    return Table.of("impact", "Impact on training", found, columns, "", note=_impact_reading(found))
 
 
 def _ratio(each: Impact) -> TableCell:
@@ -554,7 +345,7 @@ _IMPACT: tuple[Column[Impact], ...] = (
 )
 
 
-def _reading(found: Sequence[Impact]) -> str:
+def _impact_reading(found: Sequence[Impact]) -> str:
     """Say how the impact on training is judged; "" if there is none to judge."""
     if not found:
         return ""
@@ -601,3 +392,199 @@ def impact_records(impacts: Sequence[Impact]) -> list[dict[str, Any]]:
             }
         )
     return records
+
+
+MAX_PANELS = 9
+MAX_STEPS = 300
+"""The most requests drawn of one distribution; of more, evenly spaced ones are drawn."""
+DRAWN_PERCENTILES = (50, 99)
+LOGARITHMIC_FROM = 30
+"""Times that differ by more than this factor are drawn on a logarithmic axis."""
+MAX_VARIANTS_READ = 3
+
+_BAND_PERCENTS = range(1, 101)
+
+_Series = dict[tuple[str, str], list[PrefillRow]]
+
+
+def ttft_chart(reported: ReportedRuns, styles: Styles) -> Chart | None:
+    """Draw the distribution of TTFT at each sweep point, or percentiles by request rate if only that was swept.
+
+    None if no request has a TTFT.
+    """
+    answered = [row for row in reported.rows(served) if len(row.ttft.whole_ns)]
+    if not answered:
+        return None
+    names = (dict.fromkeys(each) for each in ([row.variant for row in answered], [row.run for row in answered]))
+    legend = series_legend(styles, *names)
+    by_rate = all(list(row.values) == [RATE_PATH] for row in answered) and len({row.where for row in answered}) > 1
+    title = "Time to first token" + (" against the rate of requests" if by_rate else "")
+    points: dict[str, list[PrefillRow]] = {}
+    for row in answered:
+        points.setdefault(row.where, []).append(row)
+    shown = dict(list(points.items())[-MAX_PANELS:])
+
+    def paint(figure: Figure, layout: PicturePlace) -> float:
+        if by_rate:
+            return _paint_percentiles(figure, layout, answered, styles)
+        return _paint_distributions(figure, layout, shown, styles)
+
+    reading = _ttft_reading(list(points.values())[-1])
+    reading += " Thin lines exclude the KV transfer"
+    reading += "; the dash-dotted line is the SLO." if any(row.slo_s for row in answered) else "."
+    reading += _intervals_reading(answered)
+    if not by_rate and len(shown) < len(points):
+        reading += f" The last {len(shown)} of {len(points)} sweep points are drawn; the table has all."
+    drawing = Drawing(f"{title}. {reading}", "all-ttft", paint)
+    return Chart("ttft", title, legend, (drawing,), reading, frozenset("xy"))
+
+
+def _grid(figure: Figure, layout: PicturePlace, panels: int) -> tuple[list[Axes], int, int]:
+    columns = 1 if layout.narrow else min(3, panels)
+    grid_rows = -(-panels // columns)
+    axes = list(figure.subplots(grid_rows, columns, squeeze=False).flat)
+    for unused in axes[panels:]:
+        unused.set_visible(False)
+    return axes[:panels], columns, grid_rows * (240 if layout.narrow else 290)
+
+
+def _paint_distributions(
+    figure: Figure, layout: PicturePlace, points: Mapping[str, Sequence[PrefillRow]], styles: Styles
+) -> float:
+    axes, columns, height = _grid(figure, layout, len(points))
+    width_pt, further_lines = panel_width_pt(figure, columns), 0
+    for position, (axis, own) in enumerate(zip(axes, points.values(), strict=True)):
+        drawn_ns = [times_ns for row in own for times_ns in (row.ttft.whole_ns, row.ttft.without_kv_ns)]
+        drawn_s = np.concatenate(drawn_ns) / NS_PER_S
+        further_lines = max(further_lines, panel_title(axis, point_text(own[0].values, layout.labels), width_pt))
+        for row in own:
+            style = styles.of_series(row.variant, row.run)
+            interval = row.ttft.intervals_s(_BAND_PERCENTS)
+            if interval is not None:
+                _band(axis, interval, style, layout)
+            # Without an interval there are one or two repeats: draw each of them.
+            whole = [row.ttft.whole_ns] if interval is not None else row.ttft.of_repeats_ns
+            for times_ns, width, strength in (
+                (row.ttft.without_kv_ns, 1.0, 0.7),
+                *((each, 2.2, 1.0) for each in whole),
+            ):
+                if len(times_ns):
+                    axis.step(
+                        *_steps(times_ns), where="post", color=style.colour, linestyle=style.line,
+                        linewidth=width * layout.scale, alpha=strength,
+                    )  # fmt: skip
+        for slo_s in {row.slo_s for row in own if row.slo_s}:
+            axis.axvline(slo_s, color=GREY, linestyle="-.", linewidth=layout.scale)
+        _logarithmic_if_wide(axis.set_xscale, axis.xaxis, drawn_s)
+        axis.set_ylim(0, 102)
+        axis.set_xlabel("time to first token (s)")
+        axis.set_ylabel("requests answered (%)" if position % columns == 0 else "")
+        axis.grid()
+    return height + -(-len(axes) // columns) * further_lines * layout.line_px
+
+
+def _paint_percentiles(figure: Figure, layout: PicturePlace, rows: Sequence[PrefillRow], styles: Styles) -> float:
+    axes, _, height = _grid(figure, layout, len(DRAWN_PERCENTILES))
+    drawn = (row.ttft.without_kv_s[percent] for row in rows for percent in DRAWN_PERCENTILES)
+    drawn_s = [*(each for each in drawn if each), *(row.slo_s for row in rows if row.slo_s)]
+    series: _Series = {}
+    for row in rows:
+        series.setdefault((row.variant, row.run), []).append(row)
+    for axis, percent in zip(axes, DRAWN_PERCENTILES, strict=True):
+        axis.set_title(f"{percent}th percentile", fontsize="medium", loc="left")
+        for (variant, run), found in series.items():
+            style = styles.of_series(variant, run)
+            own = sorted(found, key=lambda row: row.offered_per_s or 0)
+            rates = [row.offered_per_s or 0 for row in own]
+            times_s, without_s = (
+                np.array([percentiles[percent] for percentiles in of_rows], float)
+                for of_rows in ([row.ttft.whole_s for row in own], [row.ttft.without_kv_s for row in own])
+            )
+            axis.plot(rates, without_s, color=style.colour, linestyle=style.line, linewidth=layout.scale, alpha=0.7)
+            axis.plot(rates, times_s, color=style.colour, linestyle=style.line, linewidth=2.2 * layout.scale)
+            points = [
+                (rate, time_s) for rate, row in zip(rates, own, strict=True) for time_s in _points_of(row, percent)
+            ]
+            axis.plot(
+                *zip(*points, strict=True), color=style.colour, marker=style.marker, linestyle="none",
+                markersize=6 * layout.scale, markerfacecolor=style.colour if style.filled else "white",
+            )  # fmt: skip
+            for rate, row in zip(rates, own, strict=True):
+                interval = row.ttft.intervals_s([percent])
+                if interval is not None:
+                    interval_bar(axis, rate, (interval[0][0], interval[1][0]), layout.scale)
+        for slo_s in {row.slo_s for row in rows if row.slo_s}:
+            axis.axhline(slo_s, color=GREY, linestyle="-.", linewidth=layout.scale)
+        _logarithmic_if_wide(axis.set_yscale, axis.yaxis, np.array(drawn_s, float))
+        if axis.get_yscale() == "linear":
+            axis.set_ylim(bottom=0)
+        axis.set_xlim(left=0)
+        axis.set_xlabel("requests a second, offered")
+        axis.set_ylabel("time to first token (s)" if layout.narrow or percent == DRAWN_PERCENTILES[0] else "")
+        axis.grid()
+    return height
+
+
+def _band(axis: Axes, interval_s: Interval, style: Style, layout: PicturePlace) -> None:
+    """Fill between the ends of the percentiles' intervals; the outline makes it visible in a grey print."""
+    axis.fill_betweenx(
+        _BAND_PERCENTS, *interval_s, facecolor=lightened(style.colour), edgecolor=BLACK, alpha=0.5,
+        linewidth=0.6 * layout.scale,
+    )  # fmt: skip
+
+
+def _points_of(row: PrefillRow, percent: int) -> list[float]:
+    """Return the percentile of all requests in seconds if it has an interval, else the percentile of every repeat."""
+    has_interval = row.ttft.intervals_s([percent]) is not None
+    repeats = (row.ttft.whole_ns,) if has_interval else row.ttft.of_repeats_ns
+    found = (metrics.nearest_rank(times_ns, percent) for times_ns in repeats)
+    return [each / NS_PER_S for each in found if each is not None]
+
+
+def _intervals_reading(rows: Sequence[PrefillRow]) -> str:
+    """Return a text that explains the bands, the bars and the points."""
+    measured = [sum(1 for times_ns in row.ttft.of_repeats_ns if len(times_ns)) for row in rows]
+    intervals = (
+        " Bands and bars are 95 % intervals, by the bootstrap over repeats." if max(measured) >= FEWEST_REPEATS else ""
+    )
+    few = any(1 < repeats < FEWEST_REPEATS for repeats in measured)
+    return intervals + (" Where there are two repeats, each is drawn by itself." if few else "")
+
+
+def _logarithmic_if_wide(
+    set_scale: Callable[[str], None], axis: MatplotlibAxis, times_s: npt.NDArray[np.float64]
+) -> None:
+    """Set a logarithmic axis, labelled with plain numbers, if the times differ by more than ``LOGARITHMIC_FROM``."""
+    if len(times_s) and times_s.min() > 0 and times_s.max() > LOGARITHMIC_FROM * times_s.min():
+        set_scale("log")
+        axis.set_major_locator(LogLocator(10, subs=(1, 2, 5), numticks=8))
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axis.set_minor_formatter(NullFormatter())
+
+
+def _steps(times_ns: Numbers) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Return times in seconds, and the percentage of all requests that were answered within each of them.
+
+    At most ``MAX_STEPS`` times are chosen; the shortest and the longest are among them.
+    """
+    ranks = np.unique(np.linspace(0, len(times_ns) - 1, min(len(times_ns), MAX_STEPS)).round().astype(np.int64))
+    times_s = times_ns[ranks] / NS_PER_S
+    return np.append(times_s[:1], times_s), np.append(0.0, 100 * (ranks + 1) / len(times_ns))
+
+
+def _ttft_reading(rows: Sequence[PrefillRow]) -> str:
+    where = f"With {rows[0].where}, " if rows[0].where else ""
+    several = len({row.run for row in rows}) > 1
+    lines = []
+    for row in rows[:MAX_VARIANTS_READ]:
+        name = f"{row.variant} in {row.run}" if several else row.variant
+        half_s, most_s = (seconds_text(row.ttft.whole_s[percent]) for percent in DRAWN_PERCENTILES)
+        lines.append(f"{half_s} and {most_s} with {name}")
+    half = "half" if where else "Half"
+    answered = f"{half} and 99 % of the answered requests had their first token, including the KV transfer, within"
+    return f"{where}{answered} {list_text(lines)}."
+
+
+PREFILL_SECTION = Section(
+    "Prefill in the bubbles", (outcomes_table, service_table), (ttft_chart,), tables_below=(impact_table,)
+)

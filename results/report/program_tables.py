@@ -23,6 +23,7 @@ from wanbed.results.metrics import (
 from wanbed.results.reading.run import Run
 from wanbed.results.reading.stored_trial import StoredTrial
 from wanbed.results.reading.trial_rows import TrialRows
+from wanbed.results.report.reported_runs import ReportedRun
 from wanbed.results.report.table import SWEEP_POINT, Column, Table, TableCell
 from wanbed.results.text import (
     UNKNOWN,
@@ -102,8 +103,9 @@ class ProgramTrial:
         return any((each.parts_ns or {}).get(COMPUTE) for each in self.ranks)
 
 
-def _program_trials(run: Run) -> list[ProgramTrial]:
+def _program_trials(own: ReportedRun) -> list[ProgramTrial]:
     """Return the typical trial of each sweep point and variant that ran a program, in the order of the run's trials."""
+    run = own.run
     found = dict.fromkeys((trial.point, trial.variant) for trial in run.trials if trial.program is not None)
     return [_of_trial(run.rows[_typical(run, point, variant).id]) for point, variant in found]
 
@@ -146,11 +148,10 @@ _RankRow = tuple[ProgramTrial, RankTime | None]
 _CollectiveRow = tuple[ProgramTrial, CollectiveTime]
 
 
-def program_tables(run: Run) -> list[Table]:
-    """Return the tables of a run's programs; none if no program ran."""
-    trials = _program_trials(run)
+def program_table(own: ReportedRun) -> Table | None:
+    """Return the table of where the time of a run's programs went; None if no program ran."""
+    trials = own.once(_program_trials)
     ranks = [(trial, rank) for trial in trials for rank in (*trial.ranks[:MAX_RANKS], *([] if trial.ranks else [None]))]
-    collectives = [(trial, each) for trial in trials for each in trial.collectives[:MAX_COLLECTIVES]]
     transfers = any(each.recorded and each.share(TRANSFER) for each in trials)
     parts = [part for part in _PARTS if part != TRANSFER or transfers]
     between = "for sends and receives, and else it is" if transfers else "and else it is"
@@ -161,27 +162,29 @@ def program_tables(run: Run) -> list[Table]:
         Column("iteration", lambda row: "" if row[1] is None else _milliseconds(row[1].iteration_ns)),
         *(Column(_PARTS[part], partial(_part, part)) for part in parts),
     ]
-    found = (
-        Table.of(
-            "programs",
-            "Where the time of programs went",
-            ranks,
-            columns,
-            [_reading(trial, several=len(trials) > 1) for trial in trials],
-            record=_rank_record,
-            note=f"{_NOTE_OF_RANKS}, {between} other: Python, launching, loading of data.",
-        ),
-        Table.of(
-            "collectives",
-            "Collectives of programs",
-            collectives,
-            _COLLECTIVE_COLUMNS,
-            "",
-            record=_collective_record,
-            note=_NOTE_OF_COLLECTIVES,
-        ),
+    return Table.of(
+        "programs",
+        "Where the time of programs went",
+        ranks,
+        columns,
+        [_reading(trial, several=len(trials) > 1) for trial in trials],
+        record=_rank_record,
+        note=f"{_NOTE_OF_RANKS}, {between} other: Python, launching, loading of data.",
     )
-    return [table for table in found if table is not None]
+
+
+def collective_table(own: ReportedRun) -> Table | None:
+    """Return the table of the collectives of a run's programs; None if none was profiled."""
+    trials = own.once(_program_trials)
+    return Table.of(
+        "collectives",
+        "Collectives of programs",
+        [(trial, each) for trial in trials for each in trial.collectives[:MAX_COLLECTIVES]],
+        _COLLECTIVE_COLUMNS,
+        "",
+        record=_collective_record,
+        note=_NOTE_OF_COLLECTIVES,
+    )
 
 
 def _part(part: str, row: _RankRow) -> TableCell:

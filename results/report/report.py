@@ -19,16 +19,22 @@ from wanbed.results.reading.run import Run, run_name
 from wanbed.results.report.charts.chart import Chart
 from wanbed.results.report.charts.colours import Styles
 from wanbed.results.report.charts.paper import FigureOptions, draw_figures, save_figures
-from wanbed.results.report.fault_table import fault_warnings
+from wanbed.results.report.contents import (
+    CHARTS,
+    SECTIONS,
+    WARNINGS,
+    charts_of,
+    every_chart,
+    own_charts,
+    own_tables,
+    tables_of,
+)
 from wanbed.results.report.headline_table import differing_table, headline_table
-from wanbed.results.report.losses import clock_warning, loss_table
 from wanbed.results.report.page_templates import page_environment
-from wanbed.results.report.plan_outcome import plan_warnings
-from wanbed.results.report.prefill import impact_table, prefill_tables
-from wanbed.results.report.report_charts import report_charts
-from wanbed.results.report.reported_runs import ReportedRuns, chosen_trials, labelled
+from wanbed.results.report.reported_runs import ReportedRun, ReportedRuns, chosen_trials, labelled
+from wanbed.results.report.section import Section
 from wanbed.results.report.table import Table
-from wanbed.results.text import count_text, isolated, percent_text, visible
+from wanbed.results.text import isolated, visible
 
 MAX_OPEN_POINTS = 40
 """The most sweep points of a table that is shown open. A longer one is folded, so that the charts are visible."""
@@ -43,20 +49,12 @@ _TEMPLATE = "report.html.j2"
 
 
 @dataclass(frozen=True)
-class _Section:
-    """Tables and charts in their order, each under its own title where that is not the section's.
-
-    A part is None where there is nothing to show; if all are, nor is the section. ``warning`` stands before them.
-    """
+class _ShownSection:
+    """A section about all runs, as the template shows it: not at all without ``parts``."""
 
     title: str
-    parts: Sequence[Table | Chart | None]
-    warning: str = ""
-
-    @property
-    def shown(self) -> list[Table | Chart]:
-        """The parts that there are."""
-        return [part for part in self.parts if part is not None]
+    parts: Sequence[Table | Chart]
+    warning: str
 
 
 @dataclass(frozen=True)
@@ -86,33 +84,22 @@ def write_report(runs: Sequence[Path | Run], destination: Path, clocks: Sequence
     reported = ReportedRuns.of(labelled(runs), clocks)
     by_label = reported.by_label
     styles = _styles(by_label)
-    charts = report_charts(reported, styles)
-    several = len(by_label) > 1
-    differences = reported_differences(list(by_label.values())) if several else ReportedDifferences((), (), ())
+    no_differences = ReportedDifferences((), (), ())
+    differences = reported_differences(list(by_label.values())) if reported.several else no_differences
     page = (
         page_environment()
         .get_template(_TEMPLATE)
         .render(
             title=", ".join(dict.fromkeys(run_name(run) for run in by_label.values())),
             labels=list(by_label),
-            overlay_warnings=overlay_warnings(by_label) if several else [],
-            table=headline_table(reported.headline),
-            charts=charts.shared,
-            sections=[
-                _Section("Losses", [loss_table(reported.losses), *charts.losses], clock_warning(reported.losses)),
-                _Section(
-                    "Prefill in the bubbles",
-                    [
-                        *prefill_tables(reported.prefill, reported.drawn_shares),
-                        *charts.prefill,
-                        impact_table(reported.impacts),
-                    ],
-                ),
-            ],
+            overlay_warnings=overlay_warnings(by_label) if reported.several else [],
+            table=headline_table(reported),
+            charts=charts_of(CHARTS, reported, styles),
+            sections=[_shown(section, reported, styles) for section in SECTIONS],
             differences=_cut(differences.deciding),
             of_emulation=_cut(differences.of_emulation),
             derived_differences=_cut(differences.derived),
-            runs=[_run_section(reported, label, charts.own[label]) for label in by_label],
+            runs=[_run_section(own, styles) for own in reported.runs],
             styles=styles,
             most_open_points=MAX_OPEN_POINTS,
         )
@@ -148,7 +135,7 @@ def draw_report_figures(
     chosen = chosen_trials(everything, points, variants)
     clock_of = dict(zip(everything, clocks or [None] * len(everything), strict=True))
     reported = ReportedRuns.of(chosen, [clock_of[label] for label in chosen])
-    return draw_figures(report_charts(reported, _styles(everything)).all, options)
+    return draw_figures(every_chart(reported, _styles(everything)), options)
 
 
 def _styles(runs: Mapping[str, Run]) -> Styles:
@@ -160,24 +147,28 @@ def _cut(differences: Sequence[ManifestDifference]) -> tuple[Sequence[ManifestDi
     return differences[:MAX_DIFFERENCES], len(differences[MAX_DIFFERENCES:])
 
 
-def _run_section(reported: ReportedRuns, label: str, charts: Sequence[Chart]) -> _RunSection:
-    run = reported.by_label[label]
+def _shown(section: Section, reported: ReportedRuns, styles: Styles) -> _ShownSection:
+    parts: list[Table | Chart] = [
+        *tables_of(section.tables, reported),
+        *charts_of(section.charts, reported, styles),
+        *tables_of(section.tables_below, reported),
+    ]
+    return _ShownSection(section.title, parts, section.warning(reported))
+
+
+def _run_section(own: ReportedRun, styles: Styles) -> _RunSection:
+    run = own.run
     described = RunDescription.of(run)
     wan_bytes = run.summary["wan_bytes"].dropna()
     return _RunSection(
-        label=label,
+        label=own.label,
         simulated=run.simulated,
         described=described,
-        warnings=[
-            *described.warnings,
-            *fault_warnings(run),
-            *_cut_warnings(run),
-            *plan_warnings(reported.plans[label]),
-        ],
+        warnings=[*described.warnings, *(warning for warn in WARNINGS for warning in warn(own))],
         total_wan_bytes=int(wan_bytes.sum()) if len(wan_bytes) else None,
         differing=differing_table(run),
-        charts=charts,
-        tables=reported.tables(label),
+        charts=own_charts(own, styles),
+        tables=own_tables(own),
         calibrated=not run.calibration.empty,
         configuration=json.dumps(_configuration(run), indent=2, ensure_ascii=False, default=str),
     )
@@ -192,22 +183,3 @@ def _configuration(run: Run) -> dict[str, Any]:
             for name, text in document["traces"].items()
         }
     return document
-
-
-def _cut_warnings(run: Run) -> list[str]:
-    """Return one warning for each variant that is limited at any node pair, with its worst one; empty if none is."""
-    found: dict[str, list[tuple[float, str, str, int]]] = {}
-    for trial in run.trials:
-        for one, other, wanted, carried in trial.facts.get("connections_cut") or ():
-            found.setdefault(trial.variant, []).append((float(carried), str(one), str(other), int(wanted)))
-    return [_line(variant, cuts) for variant, cuts in found.items()]
-
-
-def _line(variant: str, cuts: list[tuple[float, str, str, int]]) -> str:
-    carried, one, other, wanted = min(cuts)
-    pairs = len({(one, other) for _, one, other, _ in cuts})
-    return (
-        f"connections: auto of {variant} reached the limit of connections between two hosts, in "
-        f"{count_text(pairs, 'node pair')}: {wanted} would fill the cap between {one} and {other}; the allowed "
-        f"connections carry at most {percent_text(carried)} of it."
-    )

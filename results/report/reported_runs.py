@@ -1,98 +1,103 @@
-"""Read the runs of a report into its tables and the rows of its charts, and choose what figures show."""
+"""The runs of a report: what is read of each once for all that shows it, and what of them figures show."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, Self, TypeVar
 
 from wanbed.results.reading.headline import HeadlineRow, headline
 from wanbed.results.reading.run import Run, load_run, run_labels
 from wanbed.results.reading.selection import NoSuchTrialError, Selection, swept_points
-from wanbed.results.report.averages_table import averages_table
-from wanbed.results.report.background_table import background_table
-from wanbed.results.report.calibration_table import calibration_table
-from wanbed.results.report.charts.gpu_time import GpuTimeShares, drawn_points, gpu_time_shares
 from wanbed.results.report.charts.swept_points import DrawnPoint
-from wanbed.results.report.device_table import device_table
-from wanbed.results.report.fault_table import fault_table
-from wanbed.results.report.job_table import job_table
-from wanbed.results.report.losses import LossSeries, loss_series
-from wanbed.results.report.plan_outcome import PlanOutcome, plan_outcomes, plan_table
-from wanbed.results.report.prefill import Impact, PrefillRow, impacts, prefill_rows
-from wanbed.results.report.program_tables import program_tables
-from wanbed.results.report.table import Table
 
 Row = TypeVar("Row")
+Read = TypeVar("Read")
 
 
-@dataclass(frozen=True)
-class ReportedRuns:
-    """Runs by label, and of all of them the headline, the prefill, its impact on training, and what was learnt.
+@dataclass(frozen=True, eq=False)
+class _ReadOnce:
+    """Something of which features of the report read rows. ``known`` are those read so far, by the function."""
 
-    ``drawn`` has by label the sweep point of charts that show one alone, None where nothing was measured.
+    known: dict[Callable[[Any], Any], Any] = field(default_factory=dict, kw_only=True, repr=False)
+
+    def once(self, read: Callable[[Self], Read]) -> Read:
+        """Return what a function reads of it, which is called once for all that show it."""
+        if read not in self.known:
+            self.known[read] = read(self)
+        found: Read = self.known[read]
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class ReportedRun(_ReadOnce):
+    """A run under its label, at its ``position`` among ``of_runs`` of a report.
+
+    ``clock`` is the run of the same training whose clock times its losses, None for its own.
     """
 
-    by_label: Mapping[str, Run]
-    headline: Sequence[HeadlineRow]
-    prefill: Sequence[PrefillRow]
-    impacts: Sequence[Impact]
-    losses: Sequence[LossSeries]
-    drawn: Mapping[str, DrawnPoint | None]
+    run: Run
+    label: str = ""
+    clock: Run | None = None
+    position: int = 0
+    of_runs: int = 1
 
     @cached_property
-    def plans(self) -> Mapping[str, Sequence[PlanOutcome]]:
-        """The outcome of each planned trial, by the label of its run."""
-        return {label: plan_outcomes(run) for label, run in self.by_label.items()}
+    def drawn(self) -> DrawnPoint | None:
+        """The sweep point of charts that show one alone, None where nothing was measured."""
+        return DrawnPoint.of(self.run)
+
+
+@dataclass(frozen=True, eq=False)
+class ReportedRuns(_ReadOnce):
+    """The runs of a report, in the order of the page."""
+
+    runs: tuple[ReportedRun, ...]
+
+    @classmethod
+    def of(cls, runs: Mapping[str, Run], clocks: Sequence[Run | None] | None = None) -> "ReportedRuns":
+        """Return runs that are given by label; ``clocks`` has the clock of each."""
+        clock_of = dict(zip(runs, clocks or [None] * len(runs), strict=True))
+        return cls(
+            tuple(
+                ReportedRun(run, label, clock_of[label], position, len(runs))
+                for position, (label, run) in enumerate(runs.items())
+            )
+        )
+
+    @property
+    def several(self) -> bool:
+        """Tell whether there are several runs, so that each is named."""
+        return len(self.runs) > 1
+
+    @property
+    def by_label(self) -> dict[str, Run]:
+        """The runs by label."""
+        return {own.label: own.run for own in self.runs}
+
+    def rows(self, read: Callable[[ReportedRun], Iterable[Row]]) -> list[Row]:
+        """Return the rows that a function reads of each run, those of one run after those of another."""
+        return [row for own in self.runs for row in own.once(read)]
+
+    @property
+    def headline(self) -> list[HeadlineRow]:
+        """The rows of the report's main table."""
+        return self.rows(headline_rows)
 
     @property
     def points(self) -> list[str]:
         """The sweep points of all runs as text."""
         return list(dict.fromkeys(row.where for row in self.headline))
 
-    @cached_property
-    def drawn_shares(self) -> list[GpuTimeShares]:
-        """The GPU time shares in those sweep points that a chart of them can show."""
-        points = self.points
-        bars_a_point = len({(row.run, row.variant) for row in self.headline})
-        chosen = {points[number] for number in drawn_points(range(len(points)), bars_a_point)}
-        shares: list[GpuTimeShares] = []
-        for label, run in self.by_label.items():
-            own = sorted({row.point for row in self._headline_of(label) if row.where in chosen})
-            shares += gpu_time_shares(run, label, own)
-        return shares
+    @property
+    def drawn(self) -> dict[str, DrawnPoint | None]:
+        """By label the sweep point of charts that show one alone, None where nothing was measured."""
+        return {own.label: own.drawn for own in self.runs}
 
-    def tables(self, label: str) -> list[Table]:
-        """Return the tables that one run has, which the page, Markdown and JSON have alike, in this order."""
-        run = self.by_label[label]
-        found = (
-            *program_tables(run),
-            fault_table(run),
-            averages_table(run),
-            job_table(run, self._headline_of(label)),
-            background_table(run),
-            plan_table(self.plans[label]),
-            device_table(run),
-            calibration_table(run),
-        )
-        return [table for table in found if table is not None]
 
-    def _headline_of(self, label: str) -> list[HeadlineRow]:
-        return [row for row in self.headline if row.run == label]
-
-    @classmethod
-    def of(cls, runs: Mapping[str, Run], clocks: Sequence[Run | None] | None = None) -> "ReportedRuns":
-        """Read runs, which are given by label.
-
-        ``clocks`` has for each the run of the same training whose clock times its losses, None for its own. Raise
-        ClockError as ``loss_trials`` does.
-        """
-
-        def of_all(rows_of: Callable[[Run, str], list[Row]]) -> list[Row]:
-            return [row for label, run in runs.items() for row in rows_of(run, label)]
-
-        drawn = {label: DrawnPoint.of(run) for label, run in runs.items()}
-        return cls(runs, of_all(headline), of_all(prefill_rows), of_all(impacts), loss_series(runs, clocks), drawn)
+def headline_rows(own: ReportedRun) -> list[HeadlineRow]:
+    """Return a run's rows of the report's main table."""
+    return headline(own.run, own.label)
 
 
 def labelled(runs: Sequence[Path | Run]) -> dict[str, Run]:

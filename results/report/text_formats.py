@@ -15,11 +15,13 @@ from wanbed.results.reading.links import (
     changing_links_at,
     changing_links_text,
 )
+from wanbed.results.reading.prefill import prefill_figures, prefill_records
 from wanbed.results.reading.run import Run
-from wanbed.results.report.charts.gpu_time import PARTS, PROGRAM_IDLE_CAUSES, GpuTimeShares, gpu_time_shares
+from wanbed.results.report.charts.gpu_time import PARTS, PROGRAM_IDLE_CAUSES, gpu_time_shares
+from wanbed.results.report.contents import SECTIONS, own_tables, tables_of
 from wanbed.results.report.headline_table import differing_table, headline_figures, headline_table
-from wanbed.results.report.losses import final_figures, loss_records, loss_table
-from wanbed.results.report.prefill import impact_records, impact_table, prefill_figures, prefill_records, prefill_tables
+from wanbed.results.report.losses import final_figures, loss_records, loss_series
+from wanbed.results.report.prefill import compared, impact_records, served
 from wanbed.results.report.reported_runs import ReportedRuns, labelled
 from wanbed.results.text import (
     json_text,
@@ -47,47 +49,48 @@ def table_text(runs: Sequence[Run], form: str, clocks: Sequence[Run | None] | No
     Each names the links that changed while training ran, if any did: in a column, an entry or a sentence.
     """
     reported = ReportedRuns.of(labelled(runs), clocks)
-    by_label, rows = reported.by_label, reported.headline
-    shares = [each for label, run in by_label.items() for each in gpu_time_shares(run, label)]
     if form == "md":
-        return _markdown(reported, shares)
-    records = _with_changing_links(_records(reported, shares), rows, by_label)
+        return _markdown(reported)
+    by_label, rows = reported.by_label, reported.headline
+    records = _with_changing_links(_records(reported), rows, by_label)
     if form == "csv":
         return _csv(rows, records)
-    more: dict[str, Any] = {"prefill": prefill_records(reported.prefill), "impact": impact_records(reported.impacts)}
-    if reported.losses:
-        more["losses"] = loss_records(reported.losses)
-    for label in by_label:
-        for table in reported.tables(label):
+    more: dict[str, Any] = {
+        "prefill": prefill_records(reported.rows(served)),
+        "impact": impact_records(reported.rows(compared)),
+    }
+    if losses := reported.rows(loss_series):
+        more["losses"] = loss_records(losses)
+    for own in reported.runs:
+        for table in own_tables(own):
             if table.records:
-                more.setdefault(table.name, []).extend({"run": label, **record} for record in table.records)
+                more.setdefault(table.name, []).extend({"run": own.label, **record} for record in table.records)
     if changing := _changing_links(by_label):
         more["changing_links"] = changing
     return _json(by_label, records, more)
 
 
-def _markdown(reported: ReportedRuns, shares: Sequence[GpuTimeShares]) -> str:
-    several = len(reported.by_label) > 1
-    named = [(label if several else "", run) for label, run in reported.by_label.items()]
+def _markdown(reported: ReportedRuns) -> str:
+    named = [(own.label if reported.several else "", own) for own in reported.runs]
+    of_sections = [table for section in SECTIONS for table in (*section.tables, *section.tables_below)]
     tables = [
-        ("", headline_table(reported.headline)),
-        *((label, differing_table(run)) for label, run in named),
-        ("", loss_table(reported.losses)),
-        *(("", table) for table in prefill_tables(reported.prefill, shares)),
-        ("", impact_table(reported.impacts)),
-        *((label if several else "", table) for label in reported.by_label for table in reported.tables(label)),
+        ("", headline_table(reported)),
+        *((label, differing_table(own.run)) for label, own in named),
+        *(("", table) for table in tables_of(of_sections, reported)),
+        *((label, table) for label, own in named for table in own_tables(own)),
     ]
     written = "".join(table.markdown(label) for label, table in tables if table is not None).lstrip("\n")
-    changes = [(label, changing_links_text(run.manifest)) for label, run in named]
+    changes = [(label, changing_links_text(own.run.manifest)) for label, own in named]
     return written + "".join(
         f"\n{markdown_text(f'{label}: {text}' if label else text)}\n" for label, text in changes if text is not None
     )
 
 
-def _records(reported: ReportedRuns, shares: Sequence[GpuTimeShares]) -> list[dict[str, Any]]:
+def _records(reported: ReportedRuns) -> list[dict[str, Any]]:
     # The last loss is the same over any clock.
-    learnt = {(each.run, each.trials[0].id.point, each.variant): each for each in reported.losses}
-    prefill_of_row = {(each.run, each.point, each.variant): each for each in reported.prefill}
+    learnt = {(each.run, each.trials[0].id.point, each.variant): each for each in reported.rows(loss_series)}
+    prefill_of_row = {(each.run, each.point, each.variant): each for each in reported.rows(served)}
+    shares = [each for own in reported.runs for each in gpu_time_shares(own.run, own.label)]
     shares_of = {(each.run, each.point, each.variant): each for each in shares}
     # Leave out the columns that only programs have if there are none.
     of_programs = any(part in each.parts_ns for each in shares for part in PROGRAM_IDLE_CAUSES)
@@ -98,9 +101,9 @@ def _records(reported: ReportedRuns, shares: Sequence[GpuTimeShares]) -> list[di
         own = shares_of.get(key)
         fractions = {_fraction(part): own.share(part) if own and part in own.parts_ns else None for part in parts}
         # Leave out the prefill columns if all of them would be empty.
-        served = prefill_figures(prefill_of_row.get(key)) if reported.prefill else {}
-        last = final_figures(learnt.get(key)) if reported.losses else {}
-        records.append({"swept": dict(row.values), **headline_figures(row), **fractions, **served, **last})
+        of_prefill = prefill_figures(prefill_of_row.get(key)) if prefill_of_row else {}
+        last = final_figures(learnt.get(key)) if learnt else {}
+        records.append({"swept": dict(row.values), **headline_figures(row), **fractions, **of_prefill, **last})
     return records
 
 

@@ -15,11 +15,11 @@ from wanbed.results.comparison.run_description import not_modelled_in
 from wanbed.results.reading.known_misses import known_misses_of, known_misses_text
 from wanbed.results.reading.links import changing_links, changing_links_text
 from wanbed.results.reading.not_modelled import NotModelled, not_modelled_text, of_links
+from wanbed.results.reading.prefill import PrefillRow, prefill_figures, prefill_rows
 from wanbed.results.reading.run import Run, load_run
 from wanbed.results.reading.stored_trial import TrialFaults
 from wanbed.results.reading.summary import summary_rows, write_summary
 from wanbed.results.reading.validity import MODELLED_TCP, MachineLoad, WaysAround, divided_trunks_text, tcp_is_modelled
-from wanbed.results.report.prefill import PrefillRow, prefill_figures, prefill_rows
 from wanbed.results.report.report import write_report
 from wanbed.results.report.table import Column, Table, TableCell
 from wanbed.results.text import UNKNOWN, count_text, list_text, percent_text, seconds_text

@@ -9,9 +9,9 @@ import pandas as pd
 from wanbed.results.metrics import Window
 from wanbed.results.metrics.iterations import NS_PER_S
 from wanbed.results.reading.headline import headline
+from wanbed.results.reading.prefill import prefill_rows
 from wanbed.results.reading.run import Run
 from wanbed.results.reading.stored_trial import LATENCY_PATH
-from wanbed.results.report.prefill import prefill_rows
 
 
 def steady_goodput_bps(spans: pd.DataFrame, window: Window) -> float | None:

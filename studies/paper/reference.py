@@ -20,8 +20,8 @@ from wanbed.results.report.charts.chart import Chart, Drawing, LegendEntry, Pict
 from wanbed.results.report.charts.colours import GREY, Style, Styles, variant_styles
 from wanbed.results.report.charts.paper import draw_figures, save_figures
 from wanbed.results.report.charts.swept_points import latency_ms
+from wanbed.results.report.contents import every_chart
 from wanbed.results.report.page_templates import page_environment
-from wanbed.results.report.report_charts import report_charts
 from wanbed.results.report.reported_runs import ReportedRuns
 from wanbed.results.report.text_formats import table_text
 from wanbed.results.text import isolated, list_text, rate_text, visible
@@ -182,7 +182,7 @@ def _agreement(results: Sequence[PartResult]) -> Agreement | None:
 def _charts(result: PartResult, outcomes: Sequence[PartOutcome]) -> list[Chart]:
     """Return the charts that the page shows for a part. Its name makes their internal references unique."""
     name, run = result.part.name, result.run
-    of_report = report_charts(ReportedRuns.of({name: run}), Styles.of({name: run.variants})).all
+    of_report = every_chart(ReportedRuns.of({name: run}), Styles.of({name: run.variants}))
     charts = filter(None, [*of_report, goodput_chart(outcomes, _RECALLED_BPS)])
     return [
         replace(

@@ -14,6 +14,7 @@ from wanbed.netem_profiles.preset import load_preset
 from wanbed.results.records.run_store import RunStore
 from wanbed.results.records.schema import CalibrationRow
 from wanbed.results.report.calibration_table import calibration_table as calibration_section
+from wanbed.results.report.reported_runs import ReportedRun
 from wanbed.runner.cli.calibrate import _document, calibration_table
 from wanbed.runner.emulation.measured_network import _row
 from wanbed.runner.planner.experiment_file import parse_experiment
@@ -114,7 +115,7 @@ def test_a_run_and_its_report_have_it(tmp_path: Path) -> None:
     store.write_calibration(0, [row, CalibrationRow(*row[:7], {}, within_tolerance=True)])
     run = results.load(store.path)
     assert run.manifest["sweep_points"][0]["wan"][0]["reordering"] == 0.05
-    table = calibration_section(run)
+    table = calibration_section(ReportedRun(run))
     assert table is not None
     assert list(table.columns[1:-1]) == ["RTT measured", "goodput measured", "reordering measured"]
     assert table.rows[0][3].beneath == ("5.00\u00a0%",)

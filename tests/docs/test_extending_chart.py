@@ -19,7 +19,7 @@ from wanbed.results.report.report import write_report, write_report_figures
 SECTION = "A chart"
 PATH = "results/report/charts/training_throughput.py"
 MODULE = f"wanbed.{PATH.removesuffix('.py').replace('/', '.')}"
-REGISTRY = "results/report/report_charts.py"
+REGISTRY = "results/report/contents.py"
 TITLE = "Training throughput"
 
 build_run = conftest.build_run
@@ -46,9 +46,9 @@ def chart_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (sources / path).write_text(text, encoding="utf-8")
     subprocess.run(["git", "apply", "--recount"], cwd=sources, input=change, text=True, check=True)
     loaded(sources / PATH, MODULE, monkeypatch)
-    monkeypatch.setattr(
-        report, "report_charts", loaded(sources / REGISTRY, "changed_charts", monkeypatch).report_charts
-    )
+    changed = loaded(sources / REGISTRY, "changed_contents", monkeypatch)
+    for name in ("CHARTS", "every_chart"):
+        monkeypatch.setattr(report, name, getattr(changed, name))
 
 
 def test_a_report_has_the_chart_with_a_bar_for_each_variant_and_sweep_point(

@@ -22,7 +22,8 @@ from wanbed.results.reading.run_documents import check_manifest
 from wanbed.results.reading.selection import Selection
 from wanbed.results.records.run_store import RunError
 from wanbed.results.report.fault_table import fault_table
-from wanbed.results.report.plan_outcome import plan_outcomes, plan_table
+from wanbed.results.report.plan_outcome import plan_table
+from wanbed.results.report.reported_runs import ReportedRun
 from wanbed.results.report.text_formats import table_text
 
 BuildRun = Callable[..., Path]
@@ -71,7 +72,7 @@ def read_in_every_way(run: Run, other: Run) -> None:
     for form in ("json", "csv", "md"):
         table_text([run], form)
     what_was_run(run), warnings(run), facts(run)
-    plan_table(plan_outcomes(run)), fault_table(run)
+    plan_table(ReportedRun(run)), fault_table(ReportedRun(run))
     for a, b in ((run, other), (other, run)):
         markdown(compare_runs(check(a, b)))
 

@@ -23,7 +23,8 @@ from wanbed.results.report.charts.chart import (
 )
 from wanbed.results.report.charts.colours import BLACK, Style, Styles
 from wanbed.results.report.charts.link_throughput import LinkRates, link_rates
-from wanbed.results.report.charts.swept_points import DrawnPoint
+from wanbed.results.report.charts.swept_points import at_their_point
+from wanbed.results.report.reported_runs import ReportedRuns
 from wanbed.results.text import list_text, milliseconds_text
 
 Numbers = npt.NDArray[np.float64]
@@ -139,14 +140,14 @@ class _Content:
         return max(each.end_s for each in self.series)
 
 
-def changing_links_chart(drawn: Mapping[str, DrawnPoint | None], styles: Styles, salt: str) -> Chart | None:
+def changing_links_chart(reported: ReportedRuns, styles: Styles) -> Chart | None:
     """Draw each variant's typical trial at its run's drawn point; None if no link changed in any."""
     series: list[_Series] = []
     courses: dict[str, dict[Ends, ConfiguredCourse]] = {}
     points: list[str] = []
     constant_ms: dict[Ends, float] = {}
     synthetic = False
-    for label, own in drawn.items():
+    for label, own in reported.drawn.items():
         if own is None or own.run.link_changes.empty:
             continue
         points.append(own.where)
@@ -169,15 +170,14 @@ def changing_links_chart(drawn: Mapping[str, DrawnPoint | None], styles: Styles,
     def paint(figure: Figure, layout: PicturePlace) -> float:
         return _paint(figure, layout, content)
 
-    where = points[0] if len(set(points)) == 1 else ""
-    title = "Links that change" + (f", at {where}" if where else "")
+    title = f"Links that change{at_their_point(points)}"
     reading = _reading(content, all_courses, synthetic=synthetic)
     legend = (
         *series_legend(styles, variants, dict.fromkeys(each.run for each in series)),
         LegendEntry("configured, with a mark at each change", _CONFIGURED),
         *([LegendEntry("down", Style(_OUTAGE))] if any(not all(each.up) for each in all_courses.values()) else []),
     )
-    return Chart("changing-links", title, legend, (Drawing(f"{title}. {reading}", f"{salt}-changes", paint),), reading)
+    return Chart("changing-links", title, legend, (Drawing(f"{title}. {reading}", "all-changes", paint),), reading)
 
 
 def _series(typical: TrialRows, label: str, began_s: float) -> _Series:

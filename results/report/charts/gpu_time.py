@@ -31,7 +31,9 @@ from wanbed.results.report.charts.colours import (
     LIGHT_VERMILLION,
     PREFILL_COLOUR,
     Style,
+    Styles,
 )
+from wanbed.results.report.reported_runs import ReportedRuns, headline_rows
 from wanbed.results.text import list_text, percent_text
 
 TRAINING = "training"
@@ -177,8 +179,25 @@ def drawn_points(points: Sequence[int], bars_a_point: int) -> list[int]:
     return [points[round(number * (len(points) - 1) / (most - 1))] for number in range(most)]
 
 
-def gpu_time_chart(shares: Sequence[GpuTimeShares], all_points: int, salt: str) -> Chart | None:
-    """Draw the bars, grouped by sweep point; None if there are none. ``all_points`` also counts points not drawn."""
+def drawn_shares(reported: ReportedRuns) -> list[GpuTimeShares]:
+    """Return the shares in those sweep points that the chart can show."""
+    points = reported.points
+    bars_a_point = len({(row.run, row.variant) for row in reported.headline})
+    chosen = {points[number] for number in drawn_points(range(len(points)), bars_a_point)}
+    shares: list[GpuTimeShares] = []
+    for own in reported.runs:
+        shown = sorted({row.point for row in own.once(headline_rows) if row.where in chosen})
+        shares += gpu_time_shares(own.run, own.label, shown)
+    return shares
+
+
+def gpu_time_chart(reported: ReportedRuns, _: Styles) -> Chart | None:
+    """Draw the bars, grouped by sweep point; None if there are none."""
+    return shares_chart(reported.once(drawn_shares), len(reported.points))
+
+
+def shares_chart(shares: Sequence[GpuTimeShares], all_points: int) -> Chart | None:
+    """Draw the bars of these shares. ``all_points`` also counts points not drawn."""
     if not shares:
         return None
     runs, variants = ([*dict.fromkeys(names)] for names in ([s.run for s in shares], [s.variant for s in shares]))
@@ -198,7 +217,7 @@ def gpu_time_chart(shares: Sequence[GpuTimeShares], all_points: int, salt: str) 
     if len(groups) < all_points:
         reading += f" {len(groups)} of {all_points} sweep points are drawn."
     title = "What the GPUs' time went into"
-    return Chart("gpu-time", title, legend, (Drawing(f"{title}. {reading}", f"{salt}-gpu-time", paint),), reading)
+    return Chart("gpu-time", title, legend, (Drawing(f"{title}. {reading}", "all-gpu-time", paint),), reading)
 
 
 def _paint(

@@ -16,7 +16,9 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from wanbed.results.reading.headline import HeadlineRow
 from wanbed.results.reading.stored_trial import LATENCY_PATH
 from wanbed.results.report.charts.chart import Chart, Drawing, PicturePlace, every_nth, panel_title, text_width_pt
+from wanbed.results.report.charts.colours import Styles
 from wanbed.results.report.charts.swept_points import SweptAxis, swept_title
+from wanbed.results.report.reported_runs import ReportedRuns
 from wanbed.results.text import list_text, ratio_text, seconds_text, three_digits
 
 MAX_PANELS, MAX_COLUMNS = 9, 3
@@ -50,9 +52,9 @@ class _Grid:
     """The same of the first variant of each name's run."""
 
 
-def heat_map_chart(rows: Sequence[HeadlineRow], salt: str) -> Chart | None:
+def heat_map_chart(reported: ReportedRuns, _: Styles) -> Chart | None:
     """Draw the panels of every variant. None unless exactly two paths with two or more values each were swept."""
-    measured = [row for row in rows if row.times.median_s is not None]
+    measured = [row for row in reported.headline if row.times.median_s is not None]
     grid = _grid(measured)
     if grid is None:
         return None
@@ -64,11 +66,11 @@ def heat_map_chart(rows: Sequence[HeadlineRow], salt: str) -> Chart | None:
         reading += f" The first {MAX_PANELS} of {len(grid.names)} variants are drawn; the table has all."
     several_runs = len({run for _, run in grid.names}) > 1
     paint = partial(_paint, grid=grid, several_runs=several_runs)
-    drawings = [Drawing(f"{title}. {reading}", f"{salt}-heat", partial(paint, panels=shown, ratios=False), name="time")]
+    drawings = [Drawing(f"{title}. {reading}", "all-heat", partial(paint, panels=shown, ratios=False), name="time")]
     if against:
         description = "Speed-up over the first variant at each sweep point."
         drawings.append(
-            Drawing(description, f"{salt}-heat-speed-up", partial(paint, panels=against, ratios=True), name="speed-up")
+            Drawing(description, "all-heat-speed-up", partial(paint, panels=against, ratios=True), name="speed-up")
         )
     return Chart("heat-map", title, (), tuple(drawings), reading)
 

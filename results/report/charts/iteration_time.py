@@ -23,6 +23,7 @@ from wanbed.results.report.charts.chart import (
 )
 from wanbed.results.report.charts.colours import Style, Styles
 from wanbed.results.report.charts.swept_points import SweptAxis
+from wanbed.results.report.reported_runs import ReportedRuns
 from wanbed.results.text import list_text, ratio_text, seconds_text
 
 MAX_PANELS = 9
@@ -32,13 +33,13 @@ MAX_NAMED_POINTS = 3
 """Up to this many sweep points are named beneath the axis; of more, the reading has the names."""
 
 
-def iteration_time_chart(rows: Sequence[HeadlineRow], styles: Styles, salt: str) -> Chart | None:
+def iteration_time_chart(reported: ReportedRuns, styles: Styles) -> Chart | None:
     """Draw the median iteration time of all runs with its interval, or every repeat if there are too few for one.
 
     None if nothing was measured. If latency was swept, it is the x axis, with a panel for each combination of the
     other swept values; so is any other number that alone was swept. Otherwise sweep points are drawn side by side.
     """
-    measured = [row for row in rows if row.times.median_s is not None]
+    measured = [row for row in reported.headline if row.times.median_s is not None]
     if not measured:
         return None
     swept = _swept_axis(measured)
@@ -82,7 +83,7 @@ def iteration_time_chart(rows: Sequence[HeadlineRow], styles: Styles, salt: str)
         reading += f" The first {MAX_SWEEP_POINTS} of {len(points)} sweep points are drawn; the table has all."
     if len(shown) < len(panels):
         reading += f" The first {len(shown)} of {len(panels)} combinations are drawn; the table has all."
-    drawing = Drawing(f"{title}. {reading}", f"{salt}-time", paint)
+    drawing = Drawing(f"{title}. {reading}", "all-time", paint)
     return Chart("iteration-time", title, legend, (drawing,), reading, frozenset("xy" if swept else "y"))
 
 

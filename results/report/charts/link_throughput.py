@@ -20,7 +20,8 @@ from wanbed.results.reading.trial_rows import TrialRows
 from wanbed.results.records.schema import BACKGROUND
 from wanbed.results.report.charts.chart import Chart, Drawing, LegendEntry, PicturePlace, panel_title, panel_width_pt
 from wanbed.results.report.charts.colours import BLACK, GREY, Style, Styles, lightened
-from wanbed.results.report.charts.swept_points import DrawnPoint
+from wanbed.results.report.charts.swept_points import DrawnPoint, at_their_point
+from wanbed.results.report.reported_runs import ReportedRuns
 from wanbed.results.text import interval_text, list_text, rate_text
 
 Numbers = npt.NDArray[np.float64]
@@ -150,7 +151,7 @@ class _Content:
     styles: Styles
 
 
-def link_throughput_chart(drawn: Mapping[str, DrawnPoint | None], styles: Styles, salt: str) -> Chart | None:
+def link_throughput_chart(reported: ReportedRuns, styles: Styles) -> Chart | None:
     """Draw each variant's typical trial at each run's drawn point; None if no link carried anything.
 
     Links that carried most come first. At most ``MAX_LINKS`` links and ``MAX_LANES`` variants are drawn.
@@ -158,7 +159,7 @@ def link_throughput_chart(drawn: Mapping[str, DrawnPoint | None], styles: Styles
     series: list[_Series] = []
     points: list[str] = []
     configured: dict[tuple[str, str], ConfiguredRates] = {}
-    for label, own in drawn.items():
+    for label, own in reported.drawn.items():
         if own is None:
             continue
         points.append(own.where)
@@ -183,19 +184,18 @@ def link_throughput_chart(drawn: Mapping[str, DrawnPoint | None], styles: Styles
     def paint(figure: Figure, layout: PicturePlace) -> float:
         return _paint(figure, layout, _Content(series, shown, lanes, drawn_configured, styles))
 
-    where = points[0] if len(set(points)) == 1 else ""
-    title = "Link throughput over time" + (f", at {where}" if where else "")
+    title = f"Link throughput over time{at_their_point(points)}"
     reading = _reading(series, shown, configured, drawn_configured) + _repeats_reading(series)
     if len(shown) < len(links):
         reading += f" Only the {len(shown)} of {len(links)} directed links that carried most are drawn."
     if len(lanes) < len(variants):
         reading += f" The first {len(lanes)} of {len(variants)} variants are drawn."
-    lines = _configured_lines(styles, list(drawn))
-    legend = (*_series_legend(styles, lanes, list(drawn)), *_configured_legend(drawn_configured, lines))
+    lines = _configured_lines(styles, list(reported.drawn))
+    legend = (*_series_legend(styles, lanes, list(reported.drawn)), *_configured_legend(drawn_configured, lines))
     if any(each.background for each in series):
         legend += (LegendEntry("traffic in the background", _BACKGROUND),)
         reading += f" Traffic in the background, as means over {PEAK_BIN_NS / NS_PER_S:g} s at least, is not included."
-    drawing = Drawing(f"{title}. {reading}", f"{salt}-throughput", paint)
+    drawing = Drawing(f"{title}. {reading}", "all-throughput", paint)
     return Chart("link-throughput", title, legend, (drawing,), reading)
 
 

@@ -111,6 +111,14 @@ class DrawnPoint:
         )
 
 
+def at_their_point(points: Sequence[str]) -> str:
+    """Return the end of a chart's title where all drawn points are one; empty where they differ or nothing was swept.
+
+    ``points`` are their texts.
+    """
+    return f", at {points[0]}" if len(set(points)) == 1 and points[0] else ""
+
+
 def _representative_point(run: Run) -> int | None:
     variants: dict[int, set[str]] = {}
     for trial, measured in zip(run.trials, run.times_s.notna(), strict=True):

@@ -28,6 +28,7 @@ from wanbed.results.report.charts.colours import (
     Styles,
 )
 from wanbed.results.report.charts.swept_points import DrawnPoint
+from wanbed.results.report.reported_runs import ReportedRun, ReportedRuns
 from wanbed.results.text import kind_text, list_text, percent_text, seconds_text, visible
 
 MAX_SCALE_RATIO = 5
@@ -100,13 +101,23 @@ class _Iteration:
         return len(self.ranks) or len(Gpus.of(self.spans).index)
 
 
-def timeline_chart(
-    drawn: DrawnPoint | None, styles: Styles, salt: str, label: str = "", max_spans: int = MAX_SPANS
-) -> Chart | None:
+def timeline_chart(reported: ReportedRuns, styles: Styles) -> Chart | None:
+    """Draw the timeline of the only run; None of several, which have it each in its own section."""
+    return None if reported.several else _chart_of(reported.runs[0], styles)
+
+
+def own_timeline_chart(own: ReportedRun, styles: Styles) -> Chart | None:
+    """Draw the timeline of one of several runs, for its own section; None of a single run."""
+    return _chart_of(own, styles) if own.of_runs > 1 else None
+
+
+def _chart_of(own: ReportedRun, styles: Styles) -> Chart | None:
     """Draw the typical iteration of each variant at a run's drawn point; None if nothing was measured.
 
     It is the iteration closest to the median of its trial; its trial is the one closest to the median over repeats.
     """
+    drawn, label, salt = own.drawn, own.label if own.of_runs > 1 else "", f"run-{own.position}"
+    max_spans = MAX_SPANS // own.of_runs
     if drawn is None:
         return None
     iterations = list(filter(None, map(_typical_iteration, drawn.typical.values())))

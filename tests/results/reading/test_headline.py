@@ -29,6 +29,7 @@ from wanbed.results.reading.stored_trial import point_text
 from wanbed.results.report.charts.colours import Styles
 from wanbed.results.report.charts.iteration_time import iteration_time_chart
 from wanbed.results.report.report import write_report
+from wanbed.results.report.reported_runs import ReportedRuns
 from wanbed.results.report.text_formats import table_text
 
 BuildRun = Callable[..., Path]
@@ -261,7 +262,7 @@ def test_it_stands_once_in_the_report_s_table_and_once_in_the_chart_s_caption(tm
 
 def test_it_stands_in_the_chart_s_caption(tmp_path: Path) -> None:
     run = a_run(tmp_path / "run")
-    chart = iteration_time_chart(headline(run), Styles.of({"": run.variants}), "salt")
+    chart = iteration_time_chart(ReportedRuns.of({"": run}), Styles.of({"": run.variants}))
     assert chart is not None
     assert chart.reading.count(NOTE) == 1
 

@@ -7,6 +7,7 @@ from wanbed import results
 from wanbed.results.records.run_store import RunStore
 from wanbed.results.records.schema import CalibrationRow
 from wanbed.results.report.calibration_table import MAX_ROWS, calibration_table
+from wanbed.results.report.reported_runs import ReportedRun
 from wanbed.results.report.table import Table
 
 BuildRun = Callable[..., Path]
@@ -15,7 +16,7 @@ BuildRun = Callable[..., Path]
 def table_of(build_run: BuildRun, rows: list[CalibrationRow]) -> Table | None:
     path = build_run(finished_trials=0)
     RunStore.open(path).write_calibration(0, rows)
-    return calibration_table(results.load(path))
+    return calibration_table(ReportedRun(results.load(path)))
 
 
 def measured(rtt_ms: float, within: bool = True, **more: Any) -> CalibrationRow:
@@ -24,21 +25,21 @@ def measured(rtt_ms: float, within: bool = True, **more: Any) -> CalibrationRow:
 
 
 def test_every_path_of_every_sweep_point_is_there(build_run: BuildRun) -> None:
-    table = calibration_table(results.load(build_run()))
+    table = calibration_table(ReportedRun(results.load(build_run())))
     assert table is not None
     assert [(point, len(rows)) for point, rows in table.groups] == [("WAN latency 10ms", 6), ("WAN latency 40ms", 6)]
     assert table.reading[0].startswith("All 12 measurements are within tolerance; at most, RTT is off by 0.100\u00a0ms")
 
 
 def test_a_run_without_calibration_has_no_table(build_run: BuildRun) -> None:
-    assert calibration_table(results.load(build_run(finished_trials=0))) is None
+    assert calibration_table(ReportedRun(results.load(build_run(finished_trials=0)))) is None
 
 
 def test_links_that_were_measured_at_an_earlier_sweep_point_are_shown_there(build_run: BuildRun) -> None:
     path = build_run(finished_trials=0)
     for point in (0, 1):
         RunStore.open(path).write_calibration(point, 2 * [measured(20.1, calibrated_at_point=0)])
-    table = calibration_table(results.load(path))
+    table = calibration_table(ReportedRun(results.load(path)))
     assert table is not None
     assert [(row["sweep point"], row["path"], row["RTT measured"]) for row in by_heading(table)] == [
         ("WAN latency 10ms", "east to west", "20.1 ms / 20.0 ms"),

@@ -18,6 +18,7 @@ from wanbed.results.records.table_files import write_table
 from wanbed.results.records.trial_tables import GPU_SAMPLES_FILE
 from wanbed.results.report.device_table import device_rows, device_table
 from wanbed.results.report.report import write_report
+from wanbed.results.report.reported_runs import ReportedRun
 
 pytestmark = pytest.mark.usefixtures("unpainted")
 
@@ -85,7 +86,7 @@ def test_a_device_row_has_staging_rates_and_cross_checks(run: Run) -> None:
 
 
 def test_a_record_has_every_figure_of_its_device_side_by_side(run: Run) -> None:
-    (record,) = present(device_table(run)).records
+    (record,) = present(device_table(ReportedRun(run))).records
     assert list(record) == [
         *("where", "variant", "repeat", "device", "model", "contention", "busy"),
         *("nvml_utilization", "clock_hz", "throttled"),
@@ -119,7 +120,7 @@ def test_the_report_says_that_kernels_were_deterministic(run: Run, deterministic
     said = {} if deterministic is None else {"deterministic": deterministic}
     devices = [{**each, **said} for each in facts["devices"]]
     trial = replace(run.trials[0], facts={**facts, "devices": devices})
-    table = device_table(replace(run, trials=(trial,)))
+    table = device_table(ReportedRun(replace(run, trials=(trial,))))
     assert table is not None
     assert ("deterministic kernels only" in table.reading[0]) is (deterministic is True)
 
@@ -129,7 +130,7 @@ def test_a_cross_check_that_was_not_configured_has_no_column(run: Run) -> None:
     (trial,) = run.trials
     trial.facts["devices"][:] = plain
     bare = Run(**{**vars(run), "gpu_samples": run.gpu_samples.iloc[:0]})
-    table = device_table(bare)
+    table = device_table(ReportedRun(bare))
     assert table is not None
     assert table.columns == [
         "variant",
@@ -143,9 +144,9 @@ def test_a_cross_check_that_was_not_configured_has_no_column(run: Run) -> None:
 
 
 def test_mps_is_noted_where_it_ran(run: Run) -> None:
-    before, (trial,) = device_table(run), run.trials
+    before, (trial,) = device_table(ReportedRun(run)), run.trials
     trial.facts["mps"] = {"pipe_directory": "/run/mps", "active_thread_percentage": None}
-    after = device_table(run)
+    after = device_table(ReportedRun(run))
     assert before is not None
     assert after is not None
     assert "MPS" not in before.reading[0]
@@ -154,7 +155,7 @@ def test_mps_is_noted_where_it_ran(run: Run) -> None:
 
 def test_a_run_that_computed_nothing_has_no_such_table(build_run: BuildRun, tmp_path: Path) -> None:
     path = build_run(latencies=("40ms",), variants=("one",))
-    assert device_table(results.load(path)) is None
+    assert device_table(ReportedRun(results.load(path))) is None
     write_report([path], tmp_path / "report.html")
     assert "Devices that really computed" not in (tmp_path / "report.html").read_text(encoding="utf-8")
 

@@ -14,6 +14,7 @@ from wanbed.results.reading.run import Run, load_run
 from wanbed.results.records.run_store import TRIAL_FACTS, read_json
 from wanbed.results.report.fault_table import fault_table, fault_warnings
 from wanbed.results.report.report import write_report
+from wanbed.results.report.reported_runs import ReportedRun
 
 pytestmark = pytest.mark.usefixtures("unpainted")
 
@@ -37,7 +38,7 @@ def faulted(path: Path, **changes: Any) -> Run:
 
 
 def test_a_row_says_what_failed_and_what_it_cost(tmp_path: Path) -> None:
-    table = fault_table(faulted(tmp_path))
+    table = fault_table(ReportedRun(faulted(tmp_path)))
     assert table is not None
     (row,) = texts_of(table)
     assert row[1:6] == ("gpipe", "0", "failed after 2", "host east-0", "8.25\N{NO-BREAK SPACE}s")
@@ -46,8 +47,8 @@ def test_a_row_says_what_failed_and_what_it_cost(tmp_path: Path) -> None:
 
 def test_a_run_without_failures_has_no_table(tmp_path: Path) -> None:
     run = load_run(write_run(tmp_path, {("40ms", "gpipe"): flat(1.0)}))
-    assert fault_table(run) is None
-    assert fault_warnings(run) == []
+    assert fault_table(ReportedRun(run)) is None
+    assert fault_warnings(ReportedRun(run)) == []
     assert run.summary["outcome"].isna().all()
 
 

@@ -15,6 +15,7 @@ from wanbed.results.report.charts.chart import PicturePlace
 from wanbed.results.report.charts.colours import Styles
 from wanbed.results.report.losses import MAX_POINTS, loss_chart, loss_series, loss_table
 from wanbed.results.report.report import write_report
+from wanbed.results.report.reported_runs import ReportedRun, ReportedRuns
 from wanbed.results.report.text_formats import table_text
 
 LEARNS = {"slow": linear(5.0, 0.1), "fast": linear(5.0, 0.2)}
@@ -34,7 +35,7 @@ def clock(tmp_path: Path) -> Run:
 
 
 def panels(run: Run, clock: Run | None = None, number: int = 0) -> list[str]:
-    chart = loss_chart(loss_series({"run": run}, [clock]), Styles.of({"run": run.variants}), "x")
+    chart = loss_chart(ReportedRuns.of({"run": run}, [clock]), Styles.of({"run": run.variants}))
     assert chart is not None
     figure = Figure(figsize=(8, 4))
     chart.drawings[number].paint(figure, PicturePlace(narrow=False))
@@ -46,7 +47,7 @@ def test_losses_are_drawn_against_steps_tokens_wall_time_and_wan_bytes(run: Run)
 
 
 def test_the_line_is_the_median_over_seeds_and_the_band_holds_it(run: Run) -> None:
-    series = loss_series({"run": run})[0]
+    series = loss_series(ReportedRun(run))[0]
     pooled = series.pooled(HELD_OUT)
     assert pooled is not None
     assert pooled.loss == pytest.approx([5.11 - 0.1 * k for k in (1, 3, 5, 7, 9)])
@@ -60,7 +61,7 @@ def test_the_line_is_the_median_over_seeds_and_the_band_holds_it(run: Run) -> No
 
 def test_repeats_of_one_seed_have_no_band(tmp_path: Path) -> None:
     same = load_run(losing_run(tmp_path, losses=LEARNS, repeats=3, seeds=(4, 4, 4)))
-    (series, _) = loss_series({"run": same})
+    (series, _) = loss_series(ReportedRun(same))
     pooled = series.pooled(TRAINING)
     assert series.seeds == 1
     assert pooled is not None
@@ -71,8 +72,9 @@ def test_repeats_of_one_seed_have_no_band(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("unpainted")
 def test_a_run_without_losses_has_no_section(tmp_path: Path) -> None:
     nothing = load_run(losing_run(tmp_path, losses=NOTHING))
-    assert loss_chart(loss_series({"run": nothing}), Styles.of({"run": nothing.variants}), "x") is None
-    assert loss_table([]) is None
+    reported = ReportedRuns.of({"run": nothing})
+    assert loss_chart(reported, Styles.of({"run": nothing.variants})) is None
+    assert loss_table(reported) is None
     write_report([nothing], tmp_path / "report.html")
     assert "<h2>Losses</h2>" not in (tmp_path / "report.html").read_text()
     assert "losses" not in json.loads(table_text([nothing], "json"))
@@ -104,8 +106,8 @@ def test_without_another_clock_nothing_is_called_simulated(run: Run, tmp_path: P
 
 
 def test_of_many_sweep_points_some_are_drawn_and_all_are_in_the_table(run: Run, clock: Run) -> None:
-    series = loss_series({"run": run}, [clock])
-    chart, table = loss_chart(series, Styles.of({"run": run.variants}), "x"), loss_table(series)
+    reported = ReportedRuns.of({"run": run}, [clock])
+    chart, table = loss_chart(reported, Styles.of({"run": run.variants})), loss_table(reported)
     assert chart is not None
     assert table is not None
     assert [drawing.name[-4:] for drawing in chart.drawings] == ["10ms", "30ms", "40ms", "60ms"]
@@ -116,7 +118,7 @@ def test_of_many_sweep_points_some_are_drawn_and_all_are_in_the_table(run: Run, 
 
 def test_a_training_that_diverged_is_called_so(tmp_path: Path) -> None:
     run = load_run(losing_run(tmp_path, losses={"dp": lambda _r, k, _p: float("nan") if k > 4 else 3.0}))
-    table = loss_table(loss_series({"run": run}))
+    table = loss_table(ReportedRuns.of({"run": run}))
     assert table is not None
     assert texts_of(table)[0][1] == "diverged"
     (record,) = json.loads(table_text([run], "json"))["losses"]

@@ -8,10 +8,12 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from tests.support.results.reported import with_rows
 from wanbed import results
 from wanbed.results.records.run_store import TRIAL_FACTS, read_json
 from wanbed.results.report.plan_outcome import PlanOutcome, plan_causes, plan_outcomes, plan_table, plan_warnings
 from wanbed.results.report.report import write_report
+from wanbed.results.report.reported_runs import ReportedRun
 
 pytestmark = pytest.mark.usefixtures("unpainted")
 
@@ -28,6 +30,11 @@ def trial(build_run: BuildRun) -> Path:
     return build_run(latencies=("40ms",), variants=("planned",)) / "trials/point-000/planned/repeat-0"
 
 
+def with_outcome(outcome: PlanOutcome) -> ReportedRun:
+    (own,) = with_rows(plan_outcomes, [outcome]).runs
+    return own
+
+
 @pytest.fixture
 def against(trial: Path) -> AskPlan:
     """The outcome, held against a plan of that many times its length, with these facts beside."""
@@ -36,7 +43,7 @@ def against(trial: Path) -> AskPlan:
 
     def outcome(planned_s: float, more: dict[str, Any]) -> PlanOutcome:
         (trial / TRIAL_FACTS).write_text(json.dumps({**facts, **more, "planned_makespan_s": planned_s}))
-        (found,) = plan_outcomes(results.load(run))
+        (found,) = plan_outcomes(ReportedRun(results.load(run)))
         return found
 
     def ask(factor: float, plan: dict[str, Any] | None = None, **more: Any) -> PlanOutcome:
@@ -71,7 +78,7 @@ def test_an_outcome_within_tolerance_has_no_causes(factor: float, against: AskPl
     outcome = against(factor, real_plan(trial))
     assert outcome.difference == pytest.approx(1 / factor - 1)
     assert outcome.causes == ()
-    assert plan_warnings([outcome]) == []
+    assert plan_warnings(with_outcome(outcome)) == []
 
 
 def test_computation_that_takes_longer_is_named_with_its_stage(against: AskPlan, trial: Path) -> None:
@@ -99,8 +106,8 @@ def test_a_trial_of_older_facts_has_a_row_and_schedules_without_a_plan_have_none
     against: AskPlan, build_run: BuildRun
 ) -> None:
     assert against(0.8).by_rates_s is None
-    assert plan_outcomes(results.load(build_run(variants=("gpipe",)))) == []
-    assert plan_table([]) is None
+    assert plan_outcomes(ReportedRun(results.load(build_run(variants=("gpipe",))))) == []
+    assert plan_table(ReportedRun(results.load(build_run()))) is None
 
 
 def test_the_report_shows_plan_and_outcome_and_warns_of_the_worst(
@@ -109,7 +116,9 @@ def test_the_report_shows_plan_and_outcome_and_warns_of_the_worst(
     plan = real_plan(trial)
     plan["computing_s"][2] /= 2
     outcome = against(0.8, plan)
-    assert plan_warnings([outcome])[0].startswith("1 trial of 1 with a plan deviated from it by more than 5")
+    assert plan_warnings(with_outcome(outcome))[0].startswith(
+        "1 trial of 1 with a plan deviated from it by more than 5"
+    )
     write_report([trial.parents[3]], tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text()
     assert "Plan against outcome" in page

@@ -1,29 +1,35 @@
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
+from matplotlib.axes import Axes
 
+from tests.support.present import present
+from tests.support.results.reported import with_rows
 from wanbed import results
+from wanbed.results.reading.prefill import DeadlineOverruns, PrefillRow, prefill_rows
 from wanbed.results.reading.run import Run
 from wanbed.results.report import report
+from wanbed.results.report.charts.colours import Styles
 from wanbed.results.report.charts.gpu_time import PARTS, GpuTimeShares
 from wanbed.results.report.prefill import (
     BEYOND,
     MARGIN,
     UNDECIDED,
     WITHIN,
-    DeadlineOverruns,
     Impact,
     bubbles_reading,
     impacts,
-    prefill_rows,
-    prefill_tables,
+    outcomes_table,
+    served,
+    service_table,
+    ttft_chart,
 )
-
-pytestmark = pytest.mark.usefixtures("unpainted")
+from wanbed.results.report.reported_runs import ReportedRuns
 
 BuildRun = Callable[..., Path]
 
@@ -127,57 +133,25 @@ def test_without_an_interval_the_verdict_is_undecided() -> None:
 
 
 @pytest.fixture
-def served(build_run: BuildRun) -> Run:
+def run(build_run: BuildRun) -> Run:
     variants = ("alone", "filled")
     return results.load(build_run(variants=variants, latencies=("10ms", "40ms"), repeats=2, prefill={"filled": 40.0}))
 
 
-def test_each_sweep_point_and_variant_that_serves_has_a_row_of_all_its_repeats(served: Run) -> None:
-    rows = prefill_rows(served, "here")
-    assert [(row.run, row.where, row.variant, row.repeats) for row in rows] == [
-        ("here", f"WAN latency {latency}", "filled", 2) for latency in ("10ms", "40ms")
-    ]
-    for row in rows:
-        assert sorted(row.ttft.whole_ns) == list(row.ttft.whole_ns)
-        times_s = [row.ttft.without_kv_s[50], row.ttft.whole_s[50], row.ttft.whole_s[99]]
-        half_s, half_with_kv_s, most_s = (each for each in times_s if each is not None)
-        assert half_s < half_with_kv_s <= most_s
-        assert row.offered_per_s == pytest.approx(40, rel=0.3)
-        assert row.rejections.keys() <= {"slo"}
-        assert (row.gpus.count, row.overruns) == (6, DeadlineOverruns(0, 0))
-        assert row.gpus.pool_equivalent_at_80 == pytest.approx(row.gpus.pool_equivalent / 0.8)
-
-
-def with_facts(run: Run, **facts: object) -> Run:
-    changed = (
-        replace(trial, facts={**trial.facts, "prefill": {**trial.facts["prefill"], **facts}})
-        if "prefill" in trial.facts
-        else trial
-        for trial in run.trials
-    )
-    return replace(run, trials=tuple(changed))
-
-
-def test_a_variant_that_does_not_serve_has_none_and_a_pool_without_bubbles_has_one(served: Run) -> None:
-    assert prefill_rows(with_facts(served, policy="none")) == []
-    row = prefill_rows(with_facts(served, policy="none", pool_gpus=2))[0]
-    assert (row.policy, row.gpus.pooled, row.gpus.count) == ("none", 2, 8)
-
-
-def test_overruns_are_summed_over_repeats_and_unknown_if_a_trial_lacks_them(served: Run) -> None:
-    assert prefill_rows(with_facts(served, deadline_overruns=3))[0].overruns == DeadlineOverruns(6, 0)
-    assert prefill_rows(with_facts(served, deadline_overruns=None))[0].overruns is None
+def late(row: PrefillRow) -> PrefillRow:
+    return replace(row, overruns=DeadlineOverruns(2, 0))
 
 
 def test_without_prefill_there_is_no_table(build_run: BuildRun) -> None:
-    assert prefill_tables(prefill_rows(results.load(build_run())), []) == []
+    reported = ReportedRuns.of({"": results.load(build_run())})
+    assert [table(reported) for table in (outcomes_table, service_table)] == [None, None]
 
 
-def test_the_outcomes_have_the_accepted_share_and_deadline_overruns(served: Run) -> None:
-    outcomes, _ = prefill_tables(prefill_rows(served), [])
+def test_the_outcomes_have_the_accepted_share_and_deadline_overruns(run: Run) -> None:
+    outcomes = present(outcomes_table(ReportedRuns.of({"": run})))
     assert "none of these answered later" in outcomes.reading[0]
     assert outcomes.reading[0].endswith("Training never had to wait for a GPU.")
-    slowed, _ = prefill_tables(prefill_rows(with_facts(served, deadline_overruns=1)), [])
+    slowed = present(outcomes_table(with_rows(served, [late(row) for row in prefill_rows(run)])))
     assert slowed.reading[0].endswith("Training had to wait for a GPU 4 times with filled.")
 
 
@@ -191,13 +165,74 @@ def test_the_reading_of_the_bubbles_says_which_stay_empty_and_why() -> None:
     assert bubbles_reading([replace(shares[0], parts_ns={**parts, "prefill": 0})]) == ""
 
 
-def test_tables_of_very_many_sweep_points_are_folded(
-    served: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("unpainted")
+def test_tables_of_very_many_sweep_points_are_folded(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def folded() -> list[str]:
-        report.write_report([served], tmp_path / "report.html")
+        report.write_report([run], tmp_path / "report.html")
         return re.findall(r"<summary>(\d+ sweep points)</summary>", (tmp_path / "report.html").read_text())
 
     assert folded() == []
     monkeypatch.setattr(report, "MAX_OPEN_POINTS", 1)
     assert folded().count("2 sweep points") >= 3
+
+
+@pytest.fixture
+def rows(build_run: BuildRun) -> list[PrefillRow]:
+    run = results.load(build_run(variants=("alone", "filled"), prefill={"filled": 30.0}))
+    return prefill_rows(run)
+
+
+def styles(*rows: PrefillRow) -> Styles:
+    return Styles.of({row.run: [each.variant for each in rows] for row in rows})
+
+
+def test_each_sweep_point_has_the_distribution_of_its_requests(rows: Sequence[PrefillRow]) -> None:
+    chart = ttft_chart(with_rows(served, rows), styles(*rows))
+    assert chart is not None
+    assert chart.title == "Time to first token"
+    for picture in (chart.drawings[0].wide, chart.drawings[0].narrow):
+        assert all(
+            f">{text}<" in picture for text in ("WAN latency 10ms", "WAN latency 40ms", "time to first token (s)")
+        )
+        assert "mathdefault" not in picture
+    assert [entry.label for entry in chart.legend] == ["filled"]
+    assert chart.reading.startswith("With WAN latency 40ms, half and 99 % of the answered requests had")
+    assert chart.reading.endswith("Thin lines exclude the KV transfer; the dash-dotted line is the SLO.")
+
+
+def test_where_the_rate_alone_was_swept_percentiles_stand_against_it(rows: Sequence[PrefillRow]) -> None:
+    swept = [replace(row, values={"prefill.rate": f"{rate}/s"}) for row, rate in zip(rows, (4, 8), strict=True)]
+    chart = ttft_chart(with_rows(served, swept), styles(*swept))
+    assert chart is not None
+    assert chart.title == "Time to first token against the rate of requests"
+    for text in ("50th percentile", "99th percentile", "requests a second, offered"):
+        assert f">{text}<" in chart.drawings[0].wide
+
+
+@pytest.mark.parametrize(("repeats", "sure"), [(1, False), (2, False), (3, True)])
+def test_a_band_of_first_token_times_takes_three_repeats(build_run: BuildRun, repeats: int, sure: bool) -> None:
+    path = build_run(variants=("alone", "filled"), latencies=("10ms",), repeats=repeats, prefill={"filled": 30.0})
+    found = prefill_rows(results.load(path))
+    assert [len(row.ttft.of_repeats_ns) for row in found] == [repeats]
+    swept = [replace(row, values={"prefill.rate": f"{rate}/s"}) for rate in (4, 8) for row in found]
+    for rows, marks in ((found, "fill_betweenx"), (swept, "errorbar")):
+        chart = ttft_chart(with_rows(served, rows), styles(*rows))
+        assert chart is not None
+        assert ("95 % intervals" in chart.reading) == sure
+        assert ("each is drawn by itself" in chart.reading) == (repeats == 2)
+        with patch.object(Axes, marks, autospec=True, side_effect=getattr(Axes, marks)) as drawn:
+            assert chart.drawings[0].wide
+        assert drawn.called == sure
+
+
+def test_runs_lie_over_each_other_in_the_sweep_points_that_they_share(rows: Sequence[PrefillRow]) -> None:
+    both = [replace(row, run=run) for run in ("old", "new") for row in rows]
+    chart = ttft_chart(with_rows(served, both), styles(*both))
+    assert chart is not None
+    assert [entry.label for entry in chart.legend] == ["filled", "old", "new"]
+    assert "with filled in old" in chart.reading
+
+
+def test_no_request_answered_is_no_chart_of_first_token_times(rows: Sequence[PrefillRow]) -> None:
+    unanswered = [replace(row, ttft=replace(row.ttft, whole_ns=row.ttft.whole_ns[:0])) for row in rows]
+    assert ttft_chart(with_rows(served, unanswered), styles(*rows)) is None

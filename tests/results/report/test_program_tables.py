@@ -9,16 +9,23 @@ from tests.support.results.programs import MS, ProgramOnPaper, program_run
 from tests.support.results.runs import made, write_run
 from tests.support.results.table_texts import by_heading
 from wanbed import results
+from wanbed.results.reading.run import Run
 from wanbed.results.records.span_log import SpanLogContents
-from wanbed.results.report.program_tables import program_tables
+from wanbed.results.report.program_tables import collective_table, program_table
 from wanbed.results.report.report import write_report
+from wanbed.results.report.reported_runs import ReportedRun
 from wanbed.results.report.table import Table
 
 pytestmark = pytest.mark.usefixtures("unpainted")
 
 
 def tables(path: Path) -> dict[str, Table]:
-    return {table.name: table for table in program_tables(results.load(path))}
+    return tables_of(results.load(path))
+
+
+def tables_of(run: Run) -> dict[str, Table]:
+    own = ReportedRun(run)
+    return {table.name: table for table in (program_table(own), collective_table(own)) if table is not None}
 
 
 def reading(path: Path) -> str:
@@ -116,7 +123,7 @@ def test_slower_profiled_iterations_are_said_to_be(tmp_path: Path) -> None:
 
 
 def test_a_run_of_schedules_has_no_such_tables(tmp_path: Path) -> None:
-    assert program_tables(made(tmp_path, {("10ms", "x"): [[1.0]]})) == []
+    assert tables_of(made(tmp_path, {("10ms", "x"): [[1.0]]})) == {}
 
 
 @pytest.mark.parametrize("profiled", [0, 1])

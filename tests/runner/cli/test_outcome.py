@@ -14,7 +14,7 @@ from rich.console import Console
 from tests.support.results.runs import write_run
 from tests.support.runner.called_wanbed import simulate_here
 from wanbed.results.reading.known_misses import KnownMiss
-from wanbed.results.report.prefill import FirstTokenTimes, PrefillGpus, PrefillRow
+from wanbed.results.reading.prefill import FirstTokenTimes, PrefillGpus, PrefillRow
 from wanbed.runner.cli.outcome import prefill_table, prefill_warnings, show_outcome
 from wanbed.runner.cli.terminal import print_table
 

@@ -12,7 +12,7 @@ from wanbed import results
 from wanbed.results.reading.run import Run
 from wanbed.results.report.charts.changing_links import changing_links_chart, configured_courses
 from wanbed.results.report.charts.colours import Styles
-from wanbed.results.report.charts.swept_points import DrawnPoint
+from wanbed.results.report.reported_runs import ReportedRuns
 
 BuildRun = Callable[..., Path]
 S = 10**9
@@ -61,7 +61,7 @@ def test_a_course_counts_from_the_begin_of_training_and_knows_its_outages(run: R
 
 
 def test_links_that_change_are_drawn_with_what_was_measured(run: Run) -> None:
-    chart = changing_links_chart({"": DrawnPoint.of(run)}, Styles.of({"": run.variants}), "a")
+    chart = changing_links_chart(ReportedRuns.of({"": run}), Styles.of({"": run.variants}))
     assert chart is not None
     assert "down" in [entry.label for entry in chart.legend]
     for picture in (chart.drawings[0].wide, chart.drawings[0].narrow):
@@ -75,11 +75,11 @@ def test_links_that_change_are_drawn_with_what_was_measured(run: Run) -> None:
 
 def test_a_run_whose_links_hold_has_no_chart(build_run: BuildRun) -> None:
     run = results.load(build_run())
-    assert changing_links_chart({"": DrawnPoint.of(run)}, Styles.of({"": run.variants}), "a") is None
+    assert changing_links_chart(ReportedRuns.of({"": run}), Styles.of({"": run.variants})) is None
 
 
 def test_a_link_without_caps_is_drawn_as_a_whole(run: Run) -> None:
     whole = replace(run, link_changes=changes(run, node_pair_rate_bps=None))
-    chart = changing_links_chart({"": DrawnPoint.of(whole)}, Styles.of({"": run.variants}), "a")
+    chart = changing_links_chart(ReportedRuns.of({"": whole}), Styles.of({"": run.variants}))
     assert chart is not None
     assert ">link, " in chart.drawings[0].wide

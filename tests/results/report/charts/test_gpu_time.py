@@ -21,9 +21,9 @@ from wanbed.results.report.charts.gpu_time import (
     PITCH_PX,
     GpuTimeShares,
     drawn_points,
-    gpu_time_chart,
     gpu_time_shares,
     hatched,
+    shares_chart,
 )
 from wanbed.results.report.text_formats import table_text
 
@@ -36,7 +36,7 @@ def shares(point: int, variant: str, run: str = "", **parts_ns: int) -> GpuTimeS
 
 
 def test_every_part_there_is_has_a_bar_and_a_legend_and_no_other() -> None:
-    chart = gpu_time_chart([shares(0, "gpipe", training=60, link=30, fill_drain=10)], 1, "a")
+    chart = shares_chart([shares(0, "gpipe", training=60, link=30, fill_drain=10)], 1)
     assert chart is not None
     assert [entry.label for entry in chart.legend] == [PART_NAMES[part] for part in ("training", "link", "fill_drain")]
     for picture in (chart.drawings[0].wide, chart.drawings[0].narrow):
@@ -47,7 +47,7 @@ def test_every_part_there_is_has_a_bar_and_a_legend_and_no_other() -> None:
 
 
 def test_colours_of_the_parts_differ_and_so_do_patterns_of_the_causes() -> None:
-    chart = gpu_time_chart([shares(0, "gpipe", **dict.fromkeys(PARTS, 1))], 1, "a")
+    chart = shares_chart([shares(0, "gpipe", **dict.fromkeys(PARTS, 1))], 1)
     assert chart is not None
     styles = [entry.style for entry in chart.legend]
     assert len({style.colour for style in styles}) == len(PARTS)
@@ -55,7 +55,7 @@ def test_colours_of_the_parts_differ_and_so_do_patterns_of_the_causes() -> None:
 
 
 def test_the_reading_has_training_and_the_largest_idle_cause() -> None:
-    chart = gpu_time_chart([shares(0, "gpipe", training=60, link=30, fill_drain=10)], 1, "a")
+    chart = shares_chart([shares(0, "gpipe", training=60, link=30, fill_drain=10)], 1)
     assert chart is not None
     assert chart.reading.replace("\u00a0", " ") == (
         "With microbatches 0, of the time of all GPUs and repeats: gpipe trained for 60.0 % and idled most, 30.0 %, "
@@ -64,7 +64,7 @@ def test_the_reading_has_training_and_the_largest_idle_cause() -> None:
 
 
 def test_prefill_has_a_part_of_its_own_in_the_bar_and_the_reading() -> None:
-    chart = gpu_time_chart([shares(0, "atlas", training=60, prefill=30, fill_drain=10)], 1, "a")
+    chart = shares_chart([shares(0, "atlas", training=60, prefill=30, fill_drain=10)], 1)
     assert chart is not None
     assert [entry.label for entry in chart.legend][:2] == ["training", "prefill in the bubbles"]
     assert "trained for 60.0 %, prefilled for 30.0 % and idled most, 10.0 %" in chart.reading.replace("\u00a0", " ")
@@ -72,7 +72,7 @@ def test_prefill_has_a_part_of_its_own_in_the_bar_and_the_reading() -> None:
 
 def test_bars_of_several_runs_are_grouped_by_variant() -> None:
     own = [shares(0, variant, run, training=1) for run in ("old", "new") for variant in ("gpipe", "atlas")]
-    chart = gpu_time_chart(own, 1, "a")
+    chart = shares_chart(own, 1)
     assert chart is not None
     labels = ["gpipe, old", "gpipe, new", "atlas, old", "atlas, new"]
     places = [chart.drawings[0].wide.index(f">{label}<") for label in labels]
@@ -84,13 +84,13 @@ def test_of_many_sweep_points_evenly_spaced_ones_are_drawn() -> None:
     chosen = drawn_points(range(1000), 4)
     assert len(chosen) == MAX_BARS // 4
     assert (chosen[0], chosen[-1]) == (0, 999)
-    chart = gpu_time_chart([shares(0, "gpipe", training=1)], 1000, "a")
+    chart = shares_chart([shares(0, "gpipe", training=1)], 1000)
     assert chart is not None
     assert chart.reading.endswith(" 1 of 1000 sweep points are drawn.")
 
 
 def test_nothing_measured_is_no_chart(build_run: BuildRun) -> None:
-    assert gpu_time_chart(gpu_time_shares(results.load(build_run(finished_trials=0))), 0, "a") is None
+    assert shares_chart(gpu_time_shares(results.load(build_run(finished_trials=0))), 0) is None
 
 
 HOSTS = tuple((f"{datacenter}-{host}", datacenter) for datacenter in ("east", "central", "west") for host in (0, 1))
@@ -114,7 +114,7 @@ def test_a_program_has_parts_of_its_own_that_add_up(mixed: Run) -> None:
 
 
 def test_the_chart_has_one_legend_for_both_kinds(mixed: Run) -> None:
-    chart = gpu_time_chart(gpu_time_shares(mixed), 1, "a")
+    chart = shares_chart(gpu_time_shares(mixed), 1)
     assert chart is not None
     labels = [entry.label for entry in chart.legend]
     assert labels[-2:] == ["idle: in collectives", "idle: other (Python, launching, data)"]

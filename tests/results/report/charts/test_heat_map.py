@@ -4,8 +4,12 @@ from dataclasses import replace
 import pytest
 
 from tests.results.report.charts.test_iteration_time import row
+from tests.support.results.reported import with_headline
 from wanbed.results.reading.headline import HeadlineRow
+from wanbed.results.report.charts.colours import Styles
 from wanbed.results.report.charts.heat_map import MAX_PANELS, heat_map_chart
+
+STYLES = Styles({}, {})
 
 
 def timed(row: HeadlineRow, time_s: float | None) -> HeadlineRow:
@@ -25,7 +29,7 @@ def grid(
 
 
 def test_a_sweep_over_two_paths_has_a_panel_a_variant_and_one_of_its_speed_up() -> None:
-    chart = heat_map_chart(grid(), "a")
+    chart = heat_map_chart(with_headline(grid()), STYLES)
     assert chart is not None
     times, ratios = chart.drawings
     assert (times.name, ratios.name) == ("time", "speed-up")
@@ -39,7 +43,7 @@ def test_a_sweep_over_two_paths_has_a_panel_a_variant_and_one_of_its_speed_up() 
 
 
 def test_values_on_the_axes_rise_whatever_their_order_in_the_sweep() -> None:
-    chart = heat_map_chart(grid(), "a")
+    chart = heat_map_chart(with_headline(grid()), STYLES)
     assert chart is not None
     picture = chart.drawings[0].wide
     places = [picture.index(f">{value}<") for value in ("5ms", "10ms", "40ms", "100Mbit", "1Gbit")]
@@ -51,7 +55,7 @@ def test_the_reading_counts_where_each_variant_is_fastest() -> None:
     # The first variant is alike within a per cent at one sweep point, and faster at another.
     rows[1] = timed(rows[1], 1.005)
     rows[3] = timed(rows[3], 4.0)
-    chart = heat_map_chart(rows, "a")
+    chart = heat_map_chart(with_headline(rows), STYLES)
     assert chart is not None
     assert chart.reading.replace("\u00a0", " ") == (
         "Of 6 sweep points, the fastest, or within 1 % of it, are: gpipe at 2 and atlas at 5; frames mark them. "
@@ -61,7 +65,7 @@ def test_the_reading_counts_where_each_variant_is_fastest() -> None:
 
 
 def test_one_variant_has_no_speed_up_and_its_extremes_are_said() -> None:
-    chart = heat_map_chart(grid(variants=["gpipe"]), "a")
+    chart = heat_map_chart(with_headline(grid(variants=["gpipe"])), STYLES)
     assert chart is not None
     assert len(chart.drawings) == 1
     assert chart.reading.replace("\u00a0", " ") == (
@@ -71,7 +75,7 @@ def test_one_variant_has_no_speed_up_and_its_extremes_are_said() -> None:
 
 
 def test_of_very_many_variants_the_first_are_drawn() -> None:
-    chart = heat_map_chart(grid(variants=[f"v{number}" for number in range(MAX_PANELS + 2)]), "a")
+    chart = heat_map_chart(with_headline(grid(variants=[f"v{number}" for number in range(MAX_PANELS + 2)])), STYLES)
     assert chart is not None
     assert f"The first {MAX_PANELS} of {MAX_PANELS + 2} variants are drawn" in chart.reading
 
@@ -90,4 +94,4 @@ def test_of_very_many_variants_the_first_are_drawn() -> None:
     ids=["nothing", "no sweep", "one path", "one value", "values that vary together", "three paths", "unmeasured"],
 )
 def test_any_other_run_has_no_heat_map(rows: list[HeadlineRow]) -> None:
-    assert heat_map_chart(rows, "a") is None
+    assert heat_map_chart(with_headline(rows), STYLES) is None

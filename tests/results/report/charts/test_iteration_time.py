@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from matplotlib.axes import Axes
 
+from tests.support.results.reported import with_headline
 from wanbed import results
 from wanbed.results.reading.headline import GpuUtilization, HeadlineRow, IterationTimes, Standing, WanUse, headline
 from wanbed.results.reading.validity import Saturation
@@ -60,7 +61,7 @@ def drawn(rows: Sequence[HeadlineRow], monkeypatch: pytest.MonkeyPatch) -> tuple
         "wanbed.results.report.charts.iteration_time.interval_bar",
         lambda axis, at, interval, scale: bars.append(interval),
     )
-    chart = iteration_time_chart(rows, STYLES, "a")
+    chart = iteration_time_chart(with_headline(rows), STYLES)
     assert chart is not None
     assert chart.drawings[0].wide
     return points, bars
@@ -85,7 +86,7 @@ def test_the_reading_says_what_bars_and_points_are() -> None:
     readings = [
         chart.reading
         for rows in ([sure, two], [row(0, "gpipe", 2.0)])
-        if (chart := iteration_time_chart(rows, STYLES, "a"))
+        if (chart := iteration_time_chart(with_headline(rows), STYLES))
     ]
     assert "Bars are 95 % intervals of the median. Where there are two repeats, each is a point." in readings[0]
     assert "interval" not in readings[1]
@@ -101,7 +102,7 @@ def test_swept_latencies_become_milliseconds(text: str, expected: float | None) 
 def test_the_chart_names_its_axes_with_units_and_carries_a_legend(build_run: BuildRun) -> None:
     run = results.load(build_run())
     styles = Styles.of({"": run.variants})
-    chart = iteration_time_chart(headline(run), styles, "a")
+    chart = iteration_time_chart(with_headline(headline(run)), styles)
     assert chart is not None
     assert [(entry.label, entry.style) for entry in chart.legend] == list(styles.variants.items())
     for picture in (chart.drawings[0].wide, chart.drawings[0].narrow):
@@ -118,7 +119,7 @@ def test_the_reading_says_what_the_farthest_latency_costs() -> None:
         row(1, "gpipe", 4.0, 1.0, topology_wan_latency="40ms"),
         row(1, "atlas", 1.25, 3.2, topology_wan_latency="40ms"),
     ]
-    chart = iteration_time_chart(rows, STYLES, "a")
+    chart = iteration_time_chart(with_headline(rows), STYLES)
     assert chart is not None
     assert chart.reading.replace("\u00a0", " ") == (
         "At 40 ms, atlas is the fastest, 1.25 s an iteration against 4.00 s of gpipe: a speed-up of 3.20x. "
@@ -127,7 +128,7 @@ def test_the_reading_says_what_the_farthest_latency_costs() -> None:
 
 
 def test_the_reading_names_the_first_variant_if_it_is_the_fastest() -> None:
-    chart = iteration_time_chart([row(0, "gpipe", 2.0), row(0, "atlas", 3.0)], STYLES, "a")
+    chart = iteration_time_chart(with_headline([row(0, "gpipe", 2.0), row(0, "atlas", 3.0)]), STYLES)
     assert chart is not None
     assert chart.reading.replace("\u00a0", " ") == "gpipe is the fastest, 2.00 s an iteration; atlas takes 1.50x that."
 
@@ -139,7 +140,7 @@ def test_runs_share_a_variant_s_colour_and_each_has_its_line() -> None:
         for run, variant, time_s in (("old", "gpipe", 4.0), ("old", "atlas", 2.0), ("new", "atlas", 1.0))
         for point, latency in enumerate(("10ms", "40ms"))
     ]
-    chart = iteration_time_chart(rows, styles, "a")
+    chart = iteration_time_chart(with_headline(rows), styles)
     assert chart is not None
     assert [entry.label for entry in chart.legend] == ["gpipe", "atlas", "old", "new"]
     assert [entry.style.line for entry in chart.legend] == ["-", "-", "-", "--"]
@@ -156,7 +157,7 @@ def test_runs_share_a_variant_s_colour_and_each_has_its_line() -> None:
 def test_sweep_points_of_several_runs_are_the_same_where_their_swept_values_are() -> None:
     styles = Styles.of({"old": ["gpipe"], "new": ["gpipe"]})
     rows = [row(0, "gpipe", 1.0, run="old", microbatches="8"), row(7, "gpipe", 1.0, run="new", microbatches="8")]
-    chart = iteration_time_chart(rows, styles, "a")
+    chart = iteration_time_chart(with_headline(rows), styles)
     assert chart is not None
     assert chart.drawings[0].wide.count(">microbatches 8<") == 1
 
@@ -167,7 +168,7 @@ def test_another_sweep_beside_latency_gets_panels() -> None:
         for m in range(MAX_PANELS + 1)
         for i, latency in enumerate(("10ms", "40ms"))
     ]
-    chart = iteration_time_chart(rows, STYLES, "a")
+    chart = iteration_time_chart(with_headline(rows), STYLES)
     assert chart is not None
     assert f">microbatches {MAX_PANELS - 1}<" in chart.drawings[0].wide
     assert f">microbatches {MAX_PANELS}<" not in chart.drawings[0].wide
@@ -176,7 +177,7 @@ def test_another_sweep_beside_latency_gets_panels() -> None:
 
 def test_another_sweep_alone_stands_by_sweep_point() -> None:
     rows = [row(i, "gpipe", 1.0 + i, schedule=name) for i, name in enumerate(("gpipe", "atlas"))]
-    chart = iteration_time_chart(rows, STYLES, "a")
+    chart = iteration_time_chart(with_headline(rows), STYLES)
     assert chart is not None
     assert chart.title == "Iteration time"
     assert ">schedule atlas<" in chart.drawings[0].wide
@@ -195,7 +196,7 @@ def test_another_swept_number_is_the_axis(
     path: str, values: tuple[str, ...], axis: str, ticks: tuple[str, ...]
 ) -> None:
     rows = [row(i, "gpipe", 1.0 + i, **{path: value}) for i, value in enumerate(values)]
-    chart = iteration_time_chart(rows, STYLES, "a")
+    chart = iteration_time_chart(with_headline(rows), STYLES)
     assert chart is not None
     assert chart.title == f"Iteration time against {path.replace('_', '.')}"
     assert f">{axis}<" in chart.drawings[0].wide
@@ -205,20 +206,20 @@ def test_another_swept_number_is_the_axis(
 
 def test_values_of_which_one_is_no_number_stand_by_sweep_point() -> None:
     rows = [row(i, "gpipe", 1.0, topology_wan_rate=value) for i, value in enumerate(("1Gbit", "unlimited"))]
-    chart = iteration_time_chart(rows, STYLES, "a")
+    chart = iteration_time_chart(with_headline(rows), STYLES)
     assert chart is not None
     assert chart.title == "Iteration time"
 
 
 def test_many_sweep_points_are_numbered_and_explained() -> None:
-    chart = iteration_time_chart([row(i, "gpipe", 1.0, schedule=f"s{i}") for i in range(5)], STYLES, "a")
+    chart = iteration_time_chart(with_headline([row(i, "gpipe", 1.0, schedule=f"s{i}") for i in range(5)]), STYLES)
     assert chart is not None
     assert "3: schedule s3" in chart.reading
 
 
 def test_of_very_many_sweep_points_the_first_are_drawn() -> None:
     rows = [row(i, "gpipe", 1.0, schedule=f"s{i}") for i in range(MAX_SWEEP_POINTS + 6)]
-    chart = iteration_time_chart(rows, STYLES, "a")
+    chart = iteration_time_chart(with_headline(rows), STYLES)
     assert chart is not None
     assert f"{MAX_SWEEP_POINTS - 1}: schedule s{MAX_SWEEP_POINTS - 1}" in chart.reading
     assert f"schedule s{MAX_SWEEP_POINTS}" not in chart.reading
@@ -229,23 +230,23 @@ def test_of_very_many_sweep_points_the_first_are_drawn() -> None:
 
 def test_of_very_many_latencies_some_are_named_the_last_among_them() -> None:
     rows = [row(i, "gpipe", 1.0, topology_wan_latency=f"{100 + i}ms") for i in range(41)]
-    chart = iteration_time_chart(rows, STYLES, "a")
+    chart = iteration_time_chart(with_headline(rows), STYLES)
     assert chart is not None
     assert sum(f">{100 + i}<" in chart.drawings[0].narrow for i in range(41)) < 41
     assert ">140<" in chart.drawings[0].wide
 
 
 def test_nothing_measured_is_no_chart() -> None:
-    assert iteration_time_chart([row(0, "gpipe", None)], STYLES, "a") is None
+    assert iteration_time_chart(with_headline([row(0, "gpipe", None)]), STYLES) is None
 
 
 def test_a_picture_is_the_same_each_time_and_shares_no_reference_with_another() -> None:
     rows = [row(0, "gpipe", 1.0, topology_wan_latency="10ms")]
-    one, again, other = (iteration_time_chart(rows, STYLES, salt) for salt in ("a", "a", "b"))
+    one, again = (iteration_time_chart(with_headline(rows), STYLES) for _ in range(2))
     assert one is not None
     assert again is not None
-    assert other is not None
     assert one.drawings[0].wide == again.drawings[0].wide
-    identifiers = [{part.split('"')[0] for part in chart.drawings[0].wide.split(' id="')[1:]} for chart in (one, other)]
+    pictures = [one.drawings[0].wide, replace(one.drawings[0], salt="another").wide]
+    identifiers = [{part.split('"')[0] for part in picture.split(' id="')[1:]} for picture in pictures]
     assert identifiers[0]
     assert identifiers[0].isdisjoint(identifiers[1])

@@ -10,6 +10,7 @@ from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
 from tests.results.report.charts.test_iteration_time import row
+from tests.support.results.reported import with_headline
 from wanbed import results
 from wanbed.results.reading.headline import HeadlineRow
 from wanbed.results.reading.run import Run
@@ -18,7 +19,7 @@ from wanbed.results.report.charts.colours import Styles
 from wanbed.results.report.charts.heat_map import heat_map_chart
 from wanbed.results.report.charts.iteration_time import iteration_time_chart
 from wanbed.results.report.charts.paper import DPI, SIZES, FigureOptions, Size, draw, paper_settings
-from wanbed.results.report.report_charts import report_charts
+from wanbed.results.report.contents import every_chart
 from wanbed.results.report.reported_runs import ReportedRuns
 
 VARIANTS = [
@@ -108,7 +109,7 @@ LATENCIES = [f"{latency}ms" for latency in range(1, 31)]
     ids=["30 latencies", "30 sweep points", "3 long sweep points", "panels", "uneven latencies"],
 )
 def test_iteration_time(rows: list[HeadlineRow], size: Size) -> None:
-    assert faults_of(iteration_time_chart(rows, STYLES, "a"), size) == []
+    assert faults_of(iteration_time_chart(with_headline(rows), STYLES), size) == []
 
 
 FONTS_AT = {
@@ -141,7 +142,7 @@ def test_heat_map(rates: int, size: Size, font_pt: float) -> None:
         ("topology_wan_latency", LATENCIES[:: 31 - 2 * rates]),
         ("topology_wan_node__pair__rate", [f"{10 * rate + 5}Mbit" for rate in range(rates)]),
     )
-    assert faults_of(heat_map_chart(rows, "a"), size, FigureOptions(font_pt=font_pt)) == []
+    assert faults_of(heat_map_chart(with_headline(rows), STYLES), size, FigureOptions(font_pt=font_pt)) == []
 
 
 @pytest.fixture(scope="module")
@@ -156,6 +157,6 @@ def nasty(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 @pytest.mark.parametrize("size", SIZES.values(), ids=lambda size: size.name)
 def test_every_chart_of_a_run_with_long_names(nasty: Run, size: Size) -> None:
-    charts = report_charts(ReportedRuns.of({"": nasty}), Styles.of({"": nasty.variants})).all
+    charts = every_chart(ReportedRuns.of({"": nasty}), Styles.of({"": nasty.variants}))
     assert {chart.name for chart in charts} == {"iteration-time", "gpu-time", "timeline", "link-throughput"}
     assert {chart.name: found for chart in charts if (found := faults_of(chart, size))} == {}

@@ -13,7 +13,7 @@ from wanbed.results.reading.run import Run
 from wanbed.results.report.charts.chart import Chart
 from wanbed.results.report.charts.colours import Styles, lightened
 from wanbed.results.report.charts.link_throughput import BINS, MAX_LINKS, PEAK_BIN_NS, link_rates, link_throughput_chart
-from wanbed.results.report.charts.swept_points import DrawnPoint
+from wanbed.results.report.reported_runs import ReportedRuns
 
 BuildRun = Callable[..., Path]
 
@@ -24,8 +24,8 @@ def run(build_run: BuildRun) -> Run:
 
 
 def chart_of(**runs: Run) -> Chart:
-    drawn = {label: DrawnPoint.of(run) for label, run in runs.items()}
-    found = link_throughput_chart(drawn, Styles.of({label: run.variants for label, run in runs.items()}), "a")
+    styles = Styles.of({label: run.variants for label, run in runs.items()})
+    found = link_throughput_chart(ReportedRuns.of(runs), styles)
     assert found is not None
     return found
 
@@ -125,4 +125,4 @@ def test_of_very_many_links_those_that_carried_most_are_drawn(build_run: BuildRu
 
 def test_a_run_without_link_samples_has_no_chart(run: Run) -> None:
     silent = replace(run, link_samples=run.link_samples[:0])
-    assert link_throughput_chart({"": DrawnPoint.of(silent)}, Styles.of({"": run.variants}), "a") is None
+    assert link_throughput_chart(ReportedRuns.of({"": silent}), Styles.of({"": run.variants})) is None

@@ -11,10 +11,11 @@ from tests.support.results.programs import ProgramOnPaper, program_run
 from wanbed import results
 from wanbed.results import metrics
 from wanbed.results.reading.run import Run
+from wanbed.results.report.charts import timeline
 from wanbed.results.report.charts.chart import Chart
 from wanbed.results.report.charts.colours import COMPUTE_COLOURS, GREY, PREFILL_COLOUR, Styles
-from wanbed.results.report.charts.swept_points import DrawnPoint
 from wanbed.results.report.charts.timeline import IDLE_COLOUR, MAX_GPUS, timeline_chart
+from wanbed.results.report.reported_runs import ReportedRuns
 
 BuildRun = Callable[..., Path]
 
@@ -25,7 +26,7 @@ def run(build_run: BuildRun) -> Run:
 
 
 def test_each_variant_has_its_timeline_at_the_longest_latency(run: Run) -> None:
-    chart = timeline_chart(DrawnPoint.of(run), Styles.of({"": run.variants}), "a")
+    chart = timeline_chart(ReportedRuns.of({"": run}), Styles.of({"": run.variants}))
     assert chart is not None
     assert chart.title == "One iteration, GPU by GPU, at WAN latency 40ms"
     headings = [drawing.heading.label for drawing in chart.drawings if drawing.heading]
@@ -34,7 +35,7 @@ def test_each_variant_has_its_timeline_at_the_longest_latency(run: Run) -> None:
 
 
 def test_gpus_are_rows_grouped_by_datacenter_with_time_below(run: Run) -> None:
-    chart = timeline_chart(DrawnPoint.of(run), Styles.of({"": run.variants}), "a")
+    chart = timeline_chart(ReportedRuns.of({"": run}), Styles.of({"": run.variants}))
     assert chart is not None
     for picture in (chart.drawings[0].wide, chart.drawings[0].narrow):
         places = [picture.index(f">{host}<") for host in ("east-0", "east-1", "central-0", "west-1")]
@@ -44,7 +45,7 @@ def test_gpus_are_rows_grouped_by_datacenter_with_time_below(run: Run) -> None:
 
 
 def test_the_legend_names_what_is_drawn_and_nothing_else(run: Run) -> None:
-    chart = timeline_chart(DrawnPoint.of(run), Styles.of({"": run.variants}), "a")
+    chart = timeline_chart(ReportedRuns.of({"": run}), Styles.of({"": run.variants}))
     assert chart is not None
     assert [entry.label for entry in chart.legend] == [
         "forward",
@@ -59,14 +60,14 @@ def test_the_legend_names_what_is_drawn_and_nothing_else(run: Run) -> None:
 
 
 def test_every_computation_of_the_iteration_is_drawn(run: Run) -> None:
-    chart = timeline_chart(DrawnPoint.of(run), Styles.of({"": run.variants}), "a")
+    chart = timeline_chart(ReportedRuns.of({"": run}), Styles.of({"": run.variants}))
     assert chart is not None
     outlines = [part for part in chart.drawings[0].wide.split("<path") if COMPUTE_COLOURS["backward"].lower() in part]
     assert [outline.count("M ") for outline in outlines] == [6 * 8]
 
 
 def test_the_reading_gives_the_share_of_time_computed(run: Run) -> None:
-    chart = timeline_chart(DrawnPoint.of(run), Styles.of({"": run.variants}), "a")
+    chart = timeline_chart(ReportedRuns.of({"": run}), Styles.of({"": run.variants}))
     assert chart is not None
     spans = run.spans[(run.spans["sweep_point"] == 1) & (run.spans["variant"] == "one connection")]
     own = spans[(spans["iteration"] == int(str(chart.drawings[0].heading).split("iteration ")[1][0]))]
@@ -77,7 +78,7 @@ def test_the_reading_gives_the_share_of_time_computed(run: Run) -> None:
 
 def test_prefill_is_drawn_in_the_bubbles_until_the_iteration_ends_and_is_reported(build_run: BuildRun) -> None:
     run = results.load(build_run(variants=("alone", "filled"), latencies=("40ms",), prefill={"filled": 20.0}))
-    chart = timeline_chart(DrawnPoint.of(run), Styles.of({"": run.variants}), "a")
+    chart = timeline_chart(ReportedRuns.of({"": run}), Styles.of({"": run.variants}))
     assert chart is not None
     assert [entry.label for entry in chart.legend if entry.style.colour == PREFILL_COLOUR] == ["prefill (lower)"]
     alone, filled = (drawing.wide.lower().count(PREFILL_COLOUR.lower()) for drawing in chart.drawings)
@@ -99,7 +100,7 @@ def test_gpus_of_a_pool_come_last_in_their_datacenter(build_run: BuildRun) -> No
     pool = own[own["host"] == "west-1"].assign(host="west-serving-0", rank=6, pipeline=-1, stage=-1)
     assert len(pool)
     chart = timeline_chart(
-        DrawnPoint.of(replace(run, spans=pd.concat([run.spans, pool]))), Styles.of({"": run.variants}), "a"
+        ReportedRuns.of({"": replace(run, spans=pd.concat([run.spans, pool]))}), Styles.of({"": run.variants})
     )
     assert chart is not None
     picture = chart.drawings[1].wide
@@ -109,18 +110,19 @@ def test_gpus_of_a_pool_come_last_in_their_datacenter(build_run: BuildRun) -> No
 
 
 def test_bubbles_show_as_idle_on_every_gpu(run: Run) -> None:
-    chart = timeline_chart(DrawnPoint.of(run), Styles.of({"": run.variants}), "a")
+    chart = timeline_chart(ReportedRuns.of({"": run}), Styles.of({"": run.variants}))
     assert chart is not None
     outlines = [part for part in chart.drawings[0].wide.split("<path") if IDLE_COLOUR.lower() in part]
     assert [outline.count("M ") for outline in outlines] == [6]
 
 
-def test_of_very_many_spans_those_close_together_are_drawn_as_one(run: Run) -> None:
+def test_of_very_many_spans_those_close_together_are_drawn_as_one(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     styles = Styles.of({"": run.variants})
-    whole = timeline_chart(DrawnPoint.of(run), styles, "a")
+    whole = timeline_chart(ReportedRuns.of({"": run}), styles)
     assert whole is not None
     whole_length = len(whole.drawings[0].wide)
-    merged = timeline_chart(DrawnPoint.of(run), styles, "a", max_spans=100)
+    monkeypatch.setattr(timeline, "MAX_SPANS", 100)
+    merged = timeline_chart(ReportedRuns.of({"": run}), styles)
     assert merged is not None
     assert len(merged.drawings[0].wide) < whole_length
     assert "drawn as one" in merged.reading
@@ -129,7 +131,7 @@ def test_of_very_many_spans_those_close_together_are_drawn_as_one(run: Run) -> N
 
 def test_an_incomplete_sweep_point_gives_way_to_one_where_all_variants_ran(build_run: BuildRun) -> None:
     run = results.load(build_run(finished_trials=3))
-    chart = timeline_chart(DrawnPoint.of(run), Styles.of({"": run.variants}), "a")
+    chart = timeline_chart(ReportedRuns.of({"": run}), Styles.of({"": run.variants}))
     assert chart is not None
     assert chart.title.endswith("at WAN latency 10ms")
     assert len(chart.drawings) == 2
@@ -139,26 +141,26 @@ def test_variants_far_apart_get_a_time_scale_each(run: Run) -> None:
     stretched = run.spans.copy()
     slow = stretched["variant"] == "one connection"
     stretched.loc[slow, ["start_ns", "end_ns"]] *= 10
-    chart = timeline_chart(DrawnPoint.of(replace(run, spans=stretched)), Styles.of({"": run.variants}), "a")
+    chart = timeline_chart(ReportedRuns.of({"": replace(run, spans=stretched)}), Styles.of({"": run.variants}))
     assert chart is not None
     assert "Each picture has its own time scale." in chart.reading
 
 
 def test_of_very_many_gpus_the_first_are_drawn_and_the_rest_counted(run: Run) -> None:
     copies = [run.spans.assign(gpu=gpu, pipeline=gpu) for gpu in range(5)]
-    chart = timeline_chart(DrawnPoint.of(replace(run, spans=pd.concat(copies))), Styles.of({"": run.variants}), "a")
+    chart = timeline_chart(ReportedRuns.of({"": replace(run, spans=pd.concat(copies))}), Styles.of({"": run.variants}))
     assert chart is not None
     assert f"The first {MAX_GPUS} of 30 GPUs are drawn." in chart.reading
     assert ">east-0:4<" in chart.drawings[0].wide
 
 
 def test_nothing_measured_is_no_chart(build_run: BuildRun) -> None:
-    assert timeline_chart(DrawnPoint.of(results.load(build_run(finished_trials=0))), Styles({}, {}), "a") is None
+    assert timeline_chart(ReportedRuns.of({"": results.load(build_run(finished_trials=0))}), Styles({}, {})) is None
 
 
 def chart_of(path: Path, **papers: ProgramOnPaper) -> Chart | None:
     run = results.load(program_run(path, papers))
-    return timeline_chart(DrawnPoint.of(run), Styles.of({"": run.variants}), "a")
+    return timeline_chart(ReportedRuns.of({"": run}), Styles.of({"": run.variants}))
 
 
 def outlines(chart: Chart, colour: str) -> int:

@@ -8,8 +8,8 @@ import pytest
 from wanbed import results
 from wanbed.results.reading.run import Run
 from wanbed.results.report.charts.colours import Styles
-from wanbed.results.report.charts.connections import connections_chart
-from wanbed.results.report.charts.swept_points import DrawnPoint
+from wanbed.results.report.connections import connections_chart
+from wanbed.results.report.reported_runs import ReportedRuns
 
 BuildRun = Callable[..., Path]
 
@@ -37,7 +37,7 @@ def run(build_run: BuildRun) -> Run:
 
 
 def test_round_trips_and_windows_of_connections_across_the_wan_are_drawn(run: Run) -> None:
-    chart = connections_chart({"": DrawnPoint.of(run)}, Styles.of({"": run.variants}), "a")
+    chart = connections_chart(ReportedRuns.of({"": run}), Styles.of({"": run.variants}))
     assert chart is not None
     assert [entry.label for entry in chart.legend] == list(run.variants)
     for picture in (chart.drawings[0].wide, chart.drawings[0].narrow):
@@ -50,11 +50,11 @@ def test_round_trips_and_windows_of_connections_across_the_wan_are_drawn(run: Ru
 def test_connections_inside_a_datacenter_alone_are_no_chart(run: Run) -> None:
     inside = run.tcp_samples[run.tcp_samples["destination"] == "east-0"]
     assert (
-        connections_chart({"": DrawnPoint.of(replace(run, tcp_samples=inside))}, Styles.of({"": run.variants}), "a")
+        connections_chart(ReportedRuns.of({"": replace(run, tcp_samples=inside)}), Styles.of({"": run.variants}))
         is None
     )
 
 
 def test_a_run_without_samples_of_connections_has_no_chart(build_run: BuildRun) -> None:
     run = results.load(build_run())
-    assert connections_chart({"": DrawnPoint.of(run)}, Styles.of({"": run.variants}), "a") is None
+    assert connections_chart(ReportedRuns.of({"": run}), Styles.of({"": run.variants})) is None

@@ -1,6 +1,9 @@
-"""Draw the connections between datacenters over time: round-trip time and congestion window of each variant."""
+"""What the report says of connections between datacenters: their state over time, and a warning where they are too few.
 
-from collections.abc import Mapping, Sequence
+The chart has the round-trip time and the congestion window of each variant.
+"""
+
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,8 +14,9 @@ from wanbed.results.metrics import NS_PER_S
 from wanbed.results.reading.trial_rows import TrialRows
 from wanbed.results.report.charts.chart import Chart, Drawing, PicturePlace, series_legend
 from wanbed.results.report.charts.colours import Styles
-from wanbed.results.report.charts.swept_points import DrawnPoint
-from wanbed.results.text import interval_text, list_text, milliseconds_text
+from wanbed.results.report.charts.swept_points import at_their_point
+from wanbed.results.report.reported_runs import ReportedRun, ReportedRuns
+from wanbed.results.text import count_text, interval_text, list_text, milliseconds_text, percent_text
 
 BINS = 80
 MAX_VARIANTS = 10
@@ -32,11 +36,11 @@ class _Series:
     bin_s: float
 
 
-def connections_chart(drawn: Mapping[str, DrawnPoint | None], styles: Styles, salt: str) -> Chart | None:
+def connections_chart(reported: ReportedRuns, styles: Styles) -> Chart | None:
     """Draw each variant's typical trial at its run's drawn point; None if no connection was sampled."""
     series: list[_Series] = []
     points = []
-    for label, own in drawn.items():
+    for label, own in reported.drawn.items():
         if own is None or own.run.tcp_samples.empty:
             continue
         points.append(own.where)
@@ -64,12 +68,11 @@ def connections_chart(drawn: Mapping[str, DrawnPoint | None], styles: Styles, sa
             axis.set_xlabel("time since the trial began (s)")
         return 440 if layout.narrow else 260
 
-    where = points[0] if len(set(points)) == 1 else ""
-    title = "Connections between datacenters over time" + (f", at {where}" if where else "")
+    title = f"Connections between datacenters over time{at_their_point(points)}"
     legend = series_legend(styles, variants, dict.fromkeys(each.run for each in series))
     reading = _reading(series)
     return Chart(
-        "connections", title, legend, (Drawing(f"{title}. {reading}", f"{salt}-tcp", paint),), reading, frozenset("xy")
+        "connections", title, legend, (Drawing(f"{title}. {reading}", "all-tcp", paint),), reading, frozenset("xy")
     )
 
 
@@ -101,3 +104,22 @@ def _reading(series: Sequence[_Series]) -> str:
     bins_s = [each.bin_s for each in series]
     width = interval_text(min(bins_s), max(bins_s))
     return f"Medians over connections, in bins of {width}; over the whole trial{order}: {lines}."
+
+
+def cut_warnings(own: ReportedRun) -> list[str]:
+    """Return one warning for each variant that is limited at any node pair, with its worst one; empty if none is."""
+    found: dict[str, list[tuple[float, str, str, int]]] = {}
+    for trial in own.run.trials:
+        for one, other, wanted, carried in trial.facts.get("connections_cut") or ():
+            found.setdefault(trial.variant, []).append((float(carried), str(one), str(other), int(wanted)))
+    return [_cut_warning(variant, cuts) for variant, cuts in found.items()]
+
+
+def _cut_warning(variant: str, cuts: list[tuple[float, str, str, int]]) -> str:
+    carried, one, other, wanted = min(cuts)
+    pairs = len({(one, other) for _, one, other, _ in cuts})
+    return (
+        f"connections: auto of {variant} reached the limit of connections between two hosts, in "
+        f"{count_text(pairs, 'node pair')}: {wanted} would fill the cap between {one} and {other}; the allowed "
+        f"connections carry at most {percent_text(carried)} of it."
+    )

@@ -9,8 +9,9 @@ from tests.results.report.test_fault_table import FAULTS
 from tests.support.results.runs import flat, write_run
 from wanbed.results.reading.run import Run, load_run
 from wanbed.results.records.run_store import TRIAL_FACTS, read_json
+from wanbed.results.report.contents import own_tables
 from wanbed.results.report.report import write_report
-from wanbed.results.report.reported_runs import ReportedRuns
+from wanbed.results.report.reported_runs import ReportedRun
 from wanbed.results.report.text_formats import table_text
 
 pytestmark = pytest.mark.usefixtures("unpainted")
@@ -33,7 +34,7 @@ def runs(tmp_path: Path) -> list[Run]:
 
 
 def test_every_table_is_in_each_format_and_tells_its_run(runs: list[Run], tmp_path: Path) -> None:
-    tables = ReportedRuns.of({"": runs[0]}).tables("")
+    tables = own_tables(ReportedRun(runs[0]))
     assert [table.name for table in tables] == ["faults", "averages", "plans", "calibration"]
     write_report(runs, tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text(encoding="utf-8")

@@ -4,7 +4,7 @@ from typing import Any
 
 from wanbed.results.reading.stored_trial import StoredTrial
 from wanbed.results.report.reported_runs import ReportedRun
-from wanbed.results.report.table import Column, Table
+from wanbed.results.report.table import Column, Table, trial_columns, trial_record
 
 _READING = (
     "An average is taken when as many replicas as the quorum have sent their part. A part that comes later is late: it "
@@ -19,8 +19,7 @@ def averages_table(own: ReportedRun) -> Table | None:
 
 
 def _record(trial: StoredTrial) -> dict[str, Any]:
-    place = {"where": trial.where, "variant": trial.variant, "repeat": trial.repeat}
-    return {**place, **trial.facts["averages"]}
+    return {**trial_record(trial), **trial.facts["averages"]}
 
 
 def _parts_text(trial: StoredTrial) -> str:
@@ -29,9 +28,7 @@ def _parts_text(trial: StoredTrial) -> str:
 
 
 _COLUMNS: tuple[Column[StoredTrial], ...] = (
-    Column("sweep point", lambda trial: trial.where),
-    Column("variant", lambda trial: trial.variant),
-    Column("repeat", lambda trial: str(trial.repeat)),
+    *trial_columns(),
     Column("averages", lambda trial: str(trial.facts["averages"]["sums"])),
     Column("parts of one", _parts_text),
     Column("late parts", lambda trial: str(trial.facts["averages"]["late_parts"])),

@@ -14,7 +14,7 @@ from wanbed.results.reading.run import Run
 from wanbed.results.reading.stored_trial import StoredTrial
 from wanbed.results.records.schema import BACKGROUND
 from wanbed.results.report.reported_runs import ReportedRun
-from wanbed.results.report.table import Column, Table
+from wanbed.results.report.table import Column, Table, place_columns
 from wanbed.results.text import count_text, percent_text, rate_text
 
 _KINDS = {"bulk": "as much as it gets", "rate": "a rate", "on-off": "bursts", "trace": "a trace"}
@@ -58,8 +58,7 @@ def _offer_text(row: BackgroundRow) -> str:
 
 
 _COLUMNS: tuple[Column[BackgroundRow], ...] = (
-    Column("sweep point", lambda row: row.where),
-    Column("variant", lambda row: row.variant),
+    *place_columns(),
     Column("flow", lambda row: row.flow),
     Column("what it offers", _offer_text),
     Column("from", lambda row: row.source),

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from wanbed.results.metrics import NS_PER_S
 from wanbed.results.reading.trial_rows import TrialRows
-from wanbed.results.report.charts.chart import Chart, Drawing, PicturePlace, series_legend
+from wanbed.results.report.charts.chart import Chart, Drawing, PicturePlace, series_legend, series_names
 from wanbed.results.report.charts.colours import Styles
 from wanbed.results.report.charts.swept_points import at_their_point
 from wanbed.results.report.reported_runs import ReportedRun, ReportedRuns
@@ -69,7 +69,7 @@ def connections_chart(reported: ReportedRuns, styles: Styles) -> Chart | None:
         return 440 if layout.narrow else 260
 
     title = f"Connections between datacenters over time{at_their_point(points)}"
-    legend = series_legend(styles, variants, dict.fromkeys(each.run for each in series))
+    legend = series_legend(styles, *series_names(series))
     reading = _reading(series)
     return Chart(
         "connections", title, legend, (Drawing(f"{title}. {reading}", "all-tcp", paint),), reading, frozenset("xy")

@@ -11,7 +11,7 @@ from wanbed.results.metrics import DeviceContention, Window
 from wanbed.results.reading.run import Run
 from wanbed.results.reading.trial_rows import TrialRows
 from wanbed.results.report.reported_runs import ReportedRun
-from wanbed.results.report.table import Column, Table
+from wanbed.results.report.table import Column, Table, place_columns, trial_columns
 from wanbed.results.text import (
     UNKNOWN,
     clock_text,
@@ -157,9 +157,7 @@ def _columns(rows: Sequence[DeviceRow]) -> list[Column[DeviceRow]]:
     clocks = any(row.nvml.clock_hz for row in rows)
     staged = any(row.staged.to_host_bytes or row.staged.to_device_bytes for row in rows)
     return [
-        Column("sweep point", lambda row: row.where),
-        Column("variant", lambda row: row.variant),
-        *([Column[DeviceRow]("repeat", lambda row: str(row.repeat))] if repeats else []),
+        *(trial_columns() if repeats else place_columns()),
         Column("device", lambda row: row.model if row.device == CPU else f"{row.model} ({row.device})"),
         Column("ranks on it", lambda row: str(row.contention.seats)),
         Column("busy", lambda row: percent_text(row.busy)),

@@ -1,10 +1,11 @@
 """Tabulate what failures did to each trial of a run."""
 
+from operator import itemgetter
 from typing import Any
 
 from wanbed.results.reading.stored_trial import StoredTrial, TrialFaults
 from wanbed.results.report.reported_runs import ReportedRun
-from wanbed.results.report.table import Column, Table
+from wanbed.results.report.table import Column, Table, trial_columns, trial_record
 from wanbed.results.text import count_text, percent_text, seconds_text
 
 _READING = (
@@ -41,9 +42,7 @@ _Row = tuple[StoredTrial, TrialFaults]
 def _record(row: _Row) -> dict[str, Any]:
     trial, faults = row
     return {
-        "where": trial.where,
-        "variant": trial.variant,
-        "repeat": trial.repeat,
+        **trial_record(trial),
         "outcome": str(faults.outcome),
         "failed": _failed_text(row),
         "iterations_completed": faults.iterations_completed,
@@ -68,9 +67,7 @@ def _failed_text(row: _Row) -> str:
 
 
 _COLUMNS: tuple[Column[_Row], ...] = (
-    Column("sweep point", lambda row: row[0].where),
-    Column("variant", lambda row: row[0].variant),
-    Column("repeat", lambda row: str(row[0].repeat)),
+    *trial_columns(itemgetter(0)),
     Column("outcome", _outcome_text),
     Column("what failed", _failed_text),
     Column("time to detect", lambda row: seconds_text(row[1].time_to_detect_s)),

@@ -21,13 +21,15 @@ from wanbed.results.report.charts.chart import (
     PicturePlace,
     panel_title,
     panel_width_pt,
+    panels,
     series_legend,
+    series_names,
     wrapped,
 )
 from wanbed.results.report.charts.colours import Styles, lightened
 from wanbed.results.report.reported_runs import ReportedRun, ReportedRuns
 from wanbed.results.report.section import Section
-from wanbed.results.report.table import Column, Table
+from wanbed.results.report.table import Column, Table, place_columns
 from wanbed.results.text import amount_text, count_text, list_text, seconds_text, size_text
 
 AXES = ("iterations", "tokens", "time_s", "wan_bytes")
@@ -208,8 +210,7 @@ def loss_chart(reported: ReportedRuns, styles: Styles) -> Chart | None:
         )
         for number, (where, own) in enumerate(shown)
     )
-    variants, runs = (dict.fromkeys(getattr(each, name) for each in series) for name in ("variant", "run"))
-    return Chart("loss", title, series_legend(styles, variants, runs), drawings, reading, frozenset("xy"))
+    return Chart("loss", title, series_legend(styles, *series_names(series)), drawings, reading, frozenset("xy"))
 
 
 def _counted_split(series: Sequence[LossSeries]) -> str:
@@ -225,12 +226,10 @@ def _painter(series: Sequence[LossSeries], styles: Styles, where: str) -> Painte
 
     def paint(figure: Figure, layout: PicturePlace) -> float:
         columns = 1 if layout.narrow else 2
-        rows = -(-len(drawn) // columns)
-        axes = figure.subplots(rows, columns, squeeze=False, sharey=True)
+        axes, rows = panels(figure, len(drawn), columns, sharey=True)
         width_pt = panel_width_pt(figure, columns)
-        further = panel_title(axes.flat[0], where, width_pt) if where else 0
-        for position, name in enumerate(drawn):
-            axis = axes.flat[position]
+        further = panel_title(axes[0], where, width_pt) if where else 0
+        for position, (axis, name) in enumerate(zip(axes, drawn, strict=True)):
             for each, curve in faint:
                 if curve is not None and name in curve.x:
                     _draw_faint(axis, each, curve, name, styles=styles, layout=layout)
@@ -241,8 +240,6 @@ def _painter(series: Sequence[LossSeries], styles: Styles, where: str) -> Painte
             axis.grid()
             axis.set_xlabel(wrapped(_axis_name(name, series), width_pt))
             axis.set_ylabel(f"{_SPLIT_NAMES[split]} (nats)" if position % columns == 0 else "")
-        for unused in axes.flat[len(drawn) :]:
-            unused.set_visible(False)
         return rows * (240 if layout.narrow else 290) + further * layout.line_px
 
     return paint
@@ -380,8 +377,7 @@ def _last(curves: Sequence[LossCurve], name: str) -> float | None:
 _RUN: Column[LossSeries] = Column("run", lambda each: each.run)
 
 _COLUMNS: tuple[Column[LossSeries], ...] = (
-    Column("sweep point", lambda each: each.where),
-    Column("variant", lambda each: each.variant),
+    *place_columns(),
     _RUN,
     Column("last loss", _loss_text),
     Column("of", lambda each: _SPLIT_NAMES[each.split]),

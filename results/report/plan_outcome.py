@@ -20,7 +20,7 @@ from wanbed.results.reading.trial_rows import TrialRows, chosen_rows
 from wanbed.results.reading.validity import MachineLoad
 from wanbed.results.records.span_log import ACTIVATION, COMPUTE_KINDS, GRADIENT, JOINT_KINDS
 from wanbed.results.report.reported_runs import ReportedRun
-from wanbed.results.report.table import Column, Table
+from wanbed.results.report.table import Column, Table, place_columns
 from wanbed.results.text import count_text, percent_text, ratio_text, seconds_text
 
 TOLERANCE = 0.05
@@ -64,8 +64,7 @@ def _record(outcome: PlanOutcome) -> dict[str, Any]:
 
 
 _COLUMNS: tuple[Column[PlanOutcome], ...] = (
-    Column("sweep point", lambda outcome: outcome.where),
-    Column("variant", lambda outcome: outcome.variant),
+    *place_columns(),
     Column("plan by rates alone", lambda outcome: seconds_text(outcome.by_rates_s)),
     Column("plan", lambda outcome: seconds_text(outcome.planned_s)),
     Column("outcome", lambda outcome: seconds_text(outcome.outcome_s)),

@@ -39,7 +39,9 @@ from wanbed.results.report.charts.chart import (
     interval_bar,
     panel_title,
     panel_width_pt,
+    panels,
     series_legend,
+    series_names,
 )
 from wanbed.results.report.charts.colours import BLACK, GREY, Style, Styles, lightened
 from wanbed.results.report.charts.gpu_time import PART_NAMES, GpuTimeShares, drawn_shares
@@ -415,8 +417,7 @@ def ttft_chart(reported: ReportedRuns, styles: Styles) -> Chart | None:
     answered = [row for row in reported.rows(served) if len(row.ttft.whole_ns)]
     if not answered:
         return None
-    names = (dict.fromkeys(each) for each in ([row.variant for row in answered], [row.run for row in answered]))
-    legend = series_legend(styles, *names)
+    legend = series_legend(styles, *series_names(answered))
     by_rate = all(list(row.values) == [RATE_PATH] for row in answered) and len({row.where for row in answered}) > 1
     title = "Time to first token" + (" against the rate of requests" if by_rate else "")
     points: dict[str, list[PrefillRow]] = {}
@@ -439,13 +440,10 @@ def ttft_chart(reported: ReportedRuns, styles: Styles) -> Chart | None:
     return Chart("ttft", title, legend, (drawing,), reading, frozenset("xy"))
 
 
-def _grid(figure: Figure, layout: PicturePlace, panels: int) -> tuple[list[Axes], int, int]:
-    columns = 1 if layout.narrow else min(3, panels)
-    grid_rows = -(-panels // columns)
-    axes = list(figure.subplots(grid_rows, columns, squeeze=False).flat)
-    for unused in axes[panels:]:
-        unused.set_visible(False)
-    return axes[:panels], columns, grid_rows * (240 if layout.narrow else 290)
+def _grid(figure: Figure, layout: PicturePlace, count: int) -> tuple[list[Axes], int, int]:
+    columns = 1 if layout.narrow else min(3, count)
+    axes, grid_rows = panels(figure, count, columns)
+    return axes, columns, grid_rows * (240 if layout.narrow else 290)
 
 
 def _paint_distributions(

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from operator import itemgetter
 from typing import Any
 
 import pandas as pd
@@ -24,7 +25,7 @@ from wanbed.results.reading.run import Run
 from wanbed.results.reading.stored_trial import StoredTrial
 from wanbed.results.reading.trial_rows import TrialRows
 from wanbed.results.report.reported_runs import ReportedRun
-from wanbed.results.report.table import SWEEP_POINT, Column, Table, TableCell
+from wanbed.results.report.table import Column, Table, TableCell, place_columns
 from wanbed.results.text import (
     UNKNOWN,
     count_text,
@@ -156,8 +157,7 @@ def program_table(own: ReportedRun) -> Table | None:
     parts = [part for part in _PARTS if part != TRANSFER or transfers]
     between = "for sends and receives, and else it is" if transfers else "and else it is"
     columns: list[Column[_RankRow]] = [
-        Column(SWEEP_POINT, lambda row: row[0].where),
-        Column("variant", lambda row: row[0].variant),
+        *place_columns(itemgetter(0)),
         Column("rank", lambda row: "none was profiled" if row[1] is None else f"rank {row[1].rank} on {row[1].host}"),
         Column("iteration", lambda row: "" if row[1] is None else _milliseconds(row[1].iteration_ns)),
         *(Column(_PARTS[part], partial(_part, part)) for part in parts),
@@ -241,8 +241,7 @@ def _group_text(trial: ProgramTrial, each: CollectiveTime) -> str:
 
 
 _COLLECTIVE_COLUMNS: tuple[Column[_CollectiveRow], ...] = (
-    Column(SWEEP_POINT, lambda row: row[0].where),
-    Column("variant", lambda row: row[0].variant),
+    *place_columns(itemgetter(0)),
     Column("collective", lambda row: TableCell(kind_text(row[1].kind), (_group_text(*row),))),
     Column("count", lambda row: three_digits(row[1].count) if row[1].count % 1 else f"{row[1].count:.0f}"),
     Column("each", _sizes),

@@ -167,5 +167,36 @@ def series_columns(rows: Sequence[SeriesRow]) -> list[Column[Any]]:
     ]
 
 
+class TrialRow(Protocol):
+    """A row of one trial: where it ran."""
+
+    @property
+    def where(self) -> str:
+        """The sweep point as text, empty if nothing was swept."""
+
+    @property
+    def variant(self) -> str:
+        """The name of the variant."""
+
+    @property
+    def repeat(self) -> int:
+        """The number of the repeat."""
+
+
+def place_columns(of: Callable[[Any], Any] = lambda row: row) -> list[Column[Any]]:
+    """Return the columns that say where a row was measured: sweep point and variant. ``of`` gives what has them."""
+    return [Column(SWEEP_POINT, lambda row: of(row).where), Column("variant", lambda row: of(row).variant)]
+
+
+def trial_columns(of: Callable[[Any], Any] = lambda row: row) -> list[Column[Any]]:
+    """Return the columns that say which trial a row is of: where it was measured, and its repeat."""
+    return [*place_columns(of), Column("repeat", lambda row: str(of(row).repeat))]
+
+
+def trial_record(trial: TrialRow) -> dict[str, Any]:
+    """Return the entries that say which trial a record is of."""
+    return {"where": trial.where, "variant": trial.variant, "repeat": trial.repeat}
+
+
 def _is_figure(text: str) -> bool:
     return text in {"", UNKNOWN, "unknown"} or _FIGURE.fullmatch(text) is not None

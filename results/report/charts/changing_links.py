@@ -19,6 +19,7 @@ from wanbed.results.report.charts.chart import (
     PicturePlace,
     panel_title,
     panel_width_pt,
+    panels,
     series_legend,
 )
 from wanbed.results.report.charts.colours import BLACK, Style, Styles
@@ -221,14 +222,12 @@ def _round_trips(
 
 def _paint(figure: Figure, layout: PicturePlace, of: _Content) -> float:
     pairs = list(dict.fromkeys(frozenset(ends) for ends in of.directions))
-    panels = [("rate", ends) for ends in of.directions]
-    panels += [("rtt", next(ends for ends in of.directions if frozenset(ends) == pair)) for pair in pairs]
-    columns = 1 if layout.narrow else min(2, len(panels))
-    rows = -(-len(panels) // columns)
-    axes = figure.subplots(rows, columns, squeeze=False, sharex=True)
+    shown = [("rate", ends) for ends in of.directions]
+    shown += [("rtt", next(ends for ends in of.directions if frozenset(ends) == pair)) for pair in pairs]
+    columns = 1 if layout.narrow else min(2, len(shown))
+    axes, rows = panels(figure, len(shown), columns, sharex=True)
     width_pt, further_lines = panel_width_pt(figure, columns), 0
-    for position, (what, ends) in enumerate(panels):
-        axis = axes.flat[position]
+    for position, (axis, (what, ends)) in enumerate(zip(axes, shown, strict=True)):
         names = list(map(layout.label, ends))
         text = f"rate, {names[0]} to {names[1]}" if what == "rate" else f"round trip, {names[0]} and {names[1]}"
         further_lines = max(further_lines, panel_title(axis, text, width_pt))
@@ -239,11 +238,9 @@ def _paint(figure: Figure, layout: PicturePlace, of: _Content) -> float:
         axis.set_xlim(0, of.end_s)
         axis.set_ylim(0)
         axis.grid(axis="y")
-        if position + columns >= len(panels):
+        if position + columns >= len(shown):
             axis.set_xlabel("time since training began (s)")
             axis.tick_params(labelbottom=True)
-    for unused in axes.flat[len(panels) :]:
-        unused.set_visible(False)
     return rows * (150 + further_lines * layout.line_px) + 30
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from itertools import pairwise
-from typing import Any
+from typing import Any, Protocol
 
 import matplotlib as mpl
 from markupsafe import Markup, escape
@@ -201,6 +201,17 @@ _BESIDE_EM = 4.5
 _GAP_EM = 0.8
 
 
+def panels(
+    figure: Figure, count: int, columns: int, *, sharex: bool = False, sharey: bool = False
+) -> tuple[list[Axes], int]:
+    """Return the axes of so many panels in columns, the first row first, and the number of rows."""
+    rows = -(-count // columns)
+    axes = list(figure.subplots(rows, columns, squeeze=False, sharex=sharex, sharey=sharey).flat)
+    for unused in axes[count:]:
+        unused.set_visible(False)
+    return axes[:count], rows
+
+
 def panel_width_pt(figure: Figure, columns: int) -> float:
     """Return about how wide the axes of one of several columns of panels are."""
     return figure.get_figwidth() * 72 / columns - _BESIDE_EM * float(mpl.rcParams["font.size"])
@@ -295,6 +306,23 @@ class Chart:
     drawings: tuple[Drawing, ...]
     reading: str
     axes: frozenset[str] = frozenset()
+
+
+class Series(Protocol):
+    """What a chart draws of one variant of one run."""
+
+    @property
+    def variant(self) -> str:
+        """The name of the variant."""
+
+    @property
+    def run(self) -> str:
+        """The label of the run."""
+
+
+def series_names(series: Sequence[Series]) -> tuple[list[str], list[str]]:
+    """Return the variants and the runs of series, in the order in which they come."""
+    return list(dict.fromkeys(each.variant for each in series)), list(dict.fromkeys(each.run for each in series))
 
 
 def series_legend(styles: Styles, variants: Iterable[str], runs: Iterable[str]) -> tuple[LegendEntry, ...]:

@@ -21,7 +21,15 @@ from wanbed.results.metrics import COLLECTIVE, IDLE_CAUSES, OTHER, TRANSFER, Win
 from wanbed.results.reading.run import Run
 from wanbed.results.reading.stored_trial import StoredTrial, point_text
 from wanbed.results.records.span_log import ALL_REDUCE, PREFILL
-from wanbed.results.report.charts.chart import Chart, Drawing, LegendEntry, PicturePlace, line_count, wrapped
+from wanbed.results.report.charts.chart import (
+    Chart,
+    Drawing,
+    LegendEntry,
+    PicturePlace,
+    line_count,
+    series_names,
+    wrapped,
+)
 from wanbed.results.report.charts.colours import (
     BLUE,
     GREY,
@@ -200,7 +208,7 @@ def shares_chart(shares: Sequence[GpuTimeShares], all_points: int) -> Chart | No
     """Draw the bars of these shares. ``all_points`` also counts points not drawn."""
     if not shares:
         return None
-    runs, variants = ([*dict.fromkeys(names)] for names in ([s.run for s in shares], [s.variant for s in shares]))
+    variants, runs = series_names(shares)
     groups: dict[str, list[GpuTimeShares]] = {}
     for each in shares:
         groups.setdefault(point_text(each.values), []).append(each)

@@ -16,8 +16,10 @@ from wanbed.results.report.charts.chart import (
     interval_bar,
     panel_title,
     panel_width_pt,
+    panels,
     points_legend,
     series_legend,
+    series_names,
     spaced,
     wrapped,
 )
@@ -43,23 +45,21 @@ def iteration_time_chart(reported: ReportedRuns, styles: Styles) -> Chart | None
     if not measured:
         return None
     swept = _swept_axis(measured)
-    names = [list(dict.fromkeys(each)) for each in _series_names(measured)]
+    names = series_names(measured)
     legend = series_legend(styles, *names) if swept else points_legend(styles, *names)
     title = f"Iteration time against {swept.name}" if swept else "Iteration time"
     points = list(dict.fromkeys(row.where for row in measured))
     drawn = measured if swept else [row for row in measured if row.where in points[:MAX_SWEEP_POINTS]]
-    panels = _panels(drawn, swept)
-    shown = list(panels.values())[:MAX_PANELS]
+    every_panel = _panels(drawn, swept)
+    shown = list(every_panel.values())[:MAX_PANELS]
     slowest_s = max(time_s for row in measured for time_s in (*row.times.of_repeats_s, *(row.times.interval_s or ())))
 
     def paint(figure: Figure, layout: PicturePlace) -> float:
         columns = 1 if layout.narrow else min(3, len(shown))
-        grid_rows = -(-len(shown) // columns)
-        axes = figure.subplots(grid_rows, columns, squeeze=False, sharey=True)
+        axes, grid_rows = panels(figure, len(shown), columns, sharey=True)
         width_pt = panel_width_pt(figure, columns)
         further_lines = 0
-        for position, panel in enumerate(shown):
-            axis = axes.flat[position]
+        for position, (axis, panel) in enumerate(zip(axes, shown, strict=True)):
             name = point_text(_others(panel[0], swept), layout.labels)
             further_lines = max(further_lines, panel_title(axis, name, width_pt))
             axis.set_ylim(0, 1.08 * slowest_s)
@@ -69,8 +69,6 @@ def iteration_time_chart(reported: ReportedRuns, styles: Styles) -> Chart | None
                 _lines(axis, panel, swept, styles, layout, width_pt=width_pt)
             else:
                 _points(axis, panel, styles, layout, width_pt)
-        for unused in axes.flat[len(shown) :]:
-            unused.set_visible(False)
         return grid_rows * ((240 if layout.narrow else 300) + further_lines * layout.line_px)
 
     reading = _swept_reading(measured, swept) if swept else _points_reading(drawn)
@@ -81,8 +79,8 @@ def iteration_time_chart(reported: ReportedRuns, styles: Styles) -> Chart | None
         reading += f" {note}"
     if len(drawn) < len(measured):
         reading += f" The first {MAX_SWEEP_POINTS} of {len(points)} sweep points are drawn; the table has all."
-    if len(shown) < len(panels):
-        reading += f" The first {len(shown)} of {len(panels)} combinations are drawn; the table has all."
+    if len(shown) < len(every_panel):
+        reading += f" The first {len(shown)} of {len(every_panel)} combinations are drawn; the table has all."
     drawing = Drawing(f"{title}. {reading}", "all-time", paint)
     return Chart("iteration-time", title, legend, (drawing,), reading, frozenset("xy" if swept else "y"))
 
@@ -96,10 +94,6 @@ def _swept_axis(rows: Sequence[HeadlineRow]) -> SweptAxis | None:
         return None
     values = list(dict.fromkeys(row.values[path] for row in rows))
     return SweptAxis.of(path, values) if path == LATENCY_PATH or len(values) > 1 else None
-
-
-def _series_names(rows: Sequence[HeadlineRow]) -> tuple[list[str], list[str]]:
-    return [row.variant for row in rows], [row.run for row in rows]
 
 
 def _others(row: HeadlineRow, swept: SweptAxis | None) -> dict[str, str]:

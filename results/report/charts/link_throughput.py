@@ -18,7 +18,15 @@ from wanbed.results.metrics.bootstrap import FEWEST_REPEATS, Interval, moment_in
 from wanbed.results.reading.links import ConfiguredRates, configured_rates
 from wanbed.results.reading.trial_rows import TrialRows
 from wanbed.results.records.schema import BACKGROUND
-from wanbed.results.report.charts.chart import Chart, Drawing, LegendEntry, PicturePlace, panel_title, panel_width_pt
+from wanbed.results.report.charts.chart import (
+    Chart,
+    Drawing,
+    LegendEntry,
+    PicturePlace,
+    panel_title,
+    panel_width_pt,
+    panels,
+)
 from wanbed.results.report.charts.colours import BLACK, GREY, Style, Styles, lightened
 from wanbed.results.report.charts.swept_points import DrawnPoint, at_their_point
 from wanbed.results.report.reported_runs import ReportedRuns
@@ -269,15 +277,13 @@ def _configured_legend(
 
 def _paint(figure: Figure, layout: PicturePlace, of: _Content) -> float:
     columns = 1 if layout.narrow else min(2, len(of.links))
-    rows = -(-len(of.links) // columns)
-    axes = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
+    axes, rows = panels(figure, len(of.links), columns, sharex=True, sharey=True)
     configured_bps = [rate for each in of.configured.values() for rate in (each.link_bps, each.node_pair_bps) if rate]
     measured = [rates for each in of.series for rates in (*each.rates.values(), *each.background.values())]
     top_bps = _ROOM * max([*configured_bps, *(float(rates.rates_bps.max()) for rates in measured)])
     unit_bps, unit = (1e9, "Gbit/s") if top_bps >= 2e9 else (1e6, "Mbit/s") if top_bps >= 2e6 else (1e3, "kbit/s")
     width_pt, further_lines = panel_width_pt(figure, columns), 0
-    for position, link in enumerate(of.links):
-        axis = axes.flat[position]
+    for position, (axis, link) in enumerate(zip(axes, of.links, strict=True)):
         further_lines = max(further_lines, panel_title(axis, " to ".join(map(layout.label, link)), width_pt))
         for lane, variant in enumerate(of.lanes):
             base_bps = (len(of.lanes) - 1 - lane) * top_bps
@@ -289,8 +295,6 @@ def _paint(figure: Figure, layout: PicturePlace, of: _Content) -> float:
         if position + columns >= len(of.links):
             axis.set_xlabel("time since the trial began (s)")
             axis.tick_params(labelbottom=True)
-    for unused in axes.flat[len(of.links) :]:
-        unused.set_visible(False)
     return rows * (60 + further_lines * layout.line_px + len(of.lanes) * (34 if layout.narrow else 40)) + 20
 
 

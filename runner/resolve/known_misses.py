@@ -118,12 +118,18 @@ class WanTraffic:
 
     @cached_property
     def transfer_over_line(self) -> tuple[float, ...]:
-        """The ratio of each transfer over a WAN boundary, activation or gradient, to what its node pair's line holds.
+        """The ratio of each transfer over the WAN to what its node pair's line holds: of pipelines, between stages.
 
         With temporal sharing a node pair carries its part of a transfer. () without a limited rate.
         """
         if not isinstance(self.variant, PipelineVariant):
-            return ()
+            crossing = {(each.size_bytes, each.pair) for each in self.variant.transfers() if _across((each.pair,))}
+            return tuple(
+                size_bytes / bytes_held
+                for size_bytes, (one, other) in crossing
+                for ends in ((one.datacenter, other.datacenter), (other.datacenter, one.datacenter))
+                if (bytes_held := self.topology.pair_in_flight_bytes(*ends))
+            )
         sizes = _crossing_bytes(self.variant)
         held = {
             ends: bytes_held

@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from tests.support.runner.chakra_traces import computation, message, write_trace
+from wanbed.results.chakra.node import NodeType
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.resolve.experiment import SweepPoint
 from wanbed.runner.resolve.known_misses import (
@@ -196,6 +198,31 @@ def test_windows_are_compared_with_what_the_line_holds() -> None:
     assert one.window_over_line == pytest.approx(0.7, rel=0.01)
     assert four.window_over_line == pytest.approx(2.8, rel=0.01)
     assert (one.connections, four.connections) == (1, 4)
+
+
+@pytest.mark.parametrize(
+    ("size_bytes", "peer", "marked"),
+    [(45_000, 1, False), (262_144, 1, True), (500_001, 1, False), (262_144, 2, False)],
+)
+def test_messages_of_what_is_no_pipeline_may_be_short_too(
+    tmp_path: Path, size_bytes: int, peer: int, marked: bool
+) -> None:
+    """Of three ranks the last is in the datacenter of the first."""
+    send, receive = (
+        message(kind, 0, (0, peer), size_bytes) for kind in (NodeType.COMM_SEND_NODE, NodeType.COMM_RECV_NODE)
+    )
+    write_trace(tmp_path, {0: [send], peer: [receive], 3 - peer: [computation(0, 9)]})
+    document = {
+        "topology": {"datacenters": [{"name": name, "hosts": 2} for name in ("east", "west")], "wan": WAN},
+        "compute": {"trace": str(tmp_path)},
+        "variants": [
+            {"name": "own", "schedule": "trace", "placement": ["east", "west", "east"],
+             "transport": {"connections": 1, "window": LARGE}},
+        ],
+        "engine": "simulate",
+    }  # fmt: skip
+    own = parse_experiment(document, "exp.yaml", Path()).points()[0]
+    assert names(own) == (["short-transfers"] if marked else [])
 
 
 def test_without_a_rate_windows_alone_are_the_limit() -> None:

@@ -77,10 +77,11 @@ def fault_refusals(point: SweepPointSpec, variants: Sequence[ResolvedVariant]) -
     )
     if not spec.fail:
         return
-    if spec.engine == "simulate":
-        yield from _not_simulated(spec.fail, variants)
+    # Before a simulation says that another engine lets them fail.
     for position, variant in enumerate(variants):
         yield from _not_failing(f"variants.{position}", variant, restarts=spec.recovery == "restart")
+    if spec.engine == "simulate":
+        yield from _not_simulated(spec.fail, variants)
     for position, entry in enumerate(spec.fail):
         yield from _not_there(f"fail.{position}", entry, point.topology, variants)
         yield from _cut_off(f"fail.{position}", entry, spec.background)
@@ -143,10 +144,9 @@ def _not_failing(where: str, variant: ResolvedVariant, *, restarts: bool) -> Ite
         leave="recovery or the variant",
     )
     yield Exclusion(
-        f"{where}.schedule",
-        f"a {name} is replayed without failures",
+        "fail",
+        f"only ranks of pipelines are let fail, and {variant.name!r} is no pipeline",
         when=not isinstance(variant, PipelineVariant),
-        leave="fail",
     )
     yield Exclusion(
         f"{where}.prefill",

@@ -231,10 +231,12 @@ def test_variants_that_know_no_failures_and_what_cannot_come_back_are_refused(
     assert refusal(**changes).startswith(words)
 
 
-def test_a_trace_is_replayed_without_failures(tmp_path: Path) -> None:
+@pytest.mark.parametrize("engine", ["emulate", "simulate"])
+def test_a_trace_is_replayed_without_failures(tmp_path: Path, engine: str) -> None:
     write_trace(tmp_path / "t", {rank: [computation(0, 9), all_reduce(1, 8, [0])] for rank in range(3)})
-    document = {"topology": DOCUMENT["topology"], "compute": {"trace": "t"}, "engine": "emulate", "fail": RANK_1}
-    with pytest.raises(InputError, match=r"variants\.0\.schedule: a trace is replayed without failures"):
+    document = {"topology": DOCUMENT["topology"], "compute": {"trace": "t"}, "engine": engine, "fail": RANK_1}
+    said = "fail: only ranks of pipelines are let fail, and 'trace' is no pipeline: leave fail out"
+    with pytest.raises(InputError, match=f"^exp.yaml: {said}$"):
         parse_experiment(document, "exp.yaml", tmp_path)
 
 

@@ -187,7 +187,7 @@ def _path_text(ends: tuple[str, str]) -> str:
 
 
 def small_transfers(variant: ResolvedVariant, bursts: _Bursts) -> list[str]:
-    """Return a sentence for each kind of transfer that is small compared with the burst of its path; [] if none is."""
+    """Return a sentence for each kind of transfer of less than ``TIMES`` the burst of its path; [] if none is."""
     worst: dict[str, tuple[float, str]] = {}
     for transfer in variant.transfers():
         for ends, burst_bytes in _on_the_way(transfer.pair, bursts):
@@ -195,9 +195,9 @@ def small_transfers(variant: ResolvedVariant, bursts: _Bursts) -> list[str]:
                 continue
             share = burst_bytes / max(1, transfer.size_bytes)
             sentence = (
-                f"{variant.name}: {transfer.what} of {size_text(transfer.size_bytes)} is small beside the "
-                f"{size_text(burst_bytes)} that {_path_text(ends)} let go at once after a pause: it may be as much "
-                "early"
+                f"{variant.name}: {transfer.what} of {size_text(transfer.size_bytes)} is less than {TIMES} times the "
+                f"{size_text(burst_bytes)} that {_path_text(ends)} let go at once after a pause: as much may be "
+                "early, of it and what follows without another pause"
             )
             worst[transfer.what] = max(worst.get(transfer.what, (0.0, "")), (share, sentence))
     return [sentence for _, sentence in worst.values()]

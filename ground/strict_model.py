@@ -1,8 +1,9 @@
 """Validate what users write: models are frozen and refuse unknown fields; a mistake is one line with its remedy."""
 
 import re
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Self, TypeVar, cast, get_args
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import UnionType
+from typing import Annotated, Any, Self, TypeVar, Union, cast, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, PlainSerializer, ValidationError, model_validator
 from pydantic.fields import FieldInfo
@@ -49,27 +50,76 @@ def _models_in(annotation: Any) -> list[type[BaseModel]]:
     return [model for argument in get_args(annotation) for model in _models_in(argument)]
 
 
+def _fields_as_written(model: type[BaseModel]) -> dict[str, FieldInfo]:
+    return {field.alias or name: field for name, field in model.model_fields.items()}
+
+
 def _known_fields(model: type[BaseModel], path: tuple[int | str, ...]) -> dict[str, FieldInfo]:
     """Return the fields by name at ``path`` below ``model``, of every model that a union allows there."""
     reached = [model]
     for step in path:
         if isinstance(step, str):
-            annotations = [found.model_fields[step].annotation for found in reached if step in found.model_fields]
-            if annotations:
-                reached = [inner for annotation in annotations for inner in _models_in(annotation)]
-    return {field.alias or name: field for found in reached for name, field in found.model_fields.items()}
+            fields = [field for found in reached if (field := _fields_as_written(found).get(step)) is not None]
+            if fields:
+                reached = [inner for field in fields for inner in _models_in(field.annotation)]
+    return {name: field for found in reached for name, field in _fields_as_written(found).items()}
 
 
 def _known_names(model: type[BaseModel], path: tuple[int | str, ...]) -> list[str]:
     return sorted(_known_fields(model, path))
 
 
-def _number_text(field: FieldInfo | None, number: object) -> str:
-    """Return a number as it is written in a document: with its unit, where the field has one."""
-    for each in [] if field is None or isinstance(number, str) else field.metadata:
+def _metadata_of_entries(annotation: Any, steps: tuple[int | str, ...]) -> list[Any]:
+    """Return the metadata of the values at ``steps``, positions and keys, inside a list or mapping of that type."""
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        inner, *metadata = arguments
+        return _metadata_of_entries(inner, steps) if steps else metadata
+    if origin in {Union, UnionType}:
+        return [each for member in arguments for each in _metadata_of_entries(member, steps)]
+    if not steps or not isinstance(origin, type):
+        return []
+    step, *further = steps
+    if issubclass(origin, Mapping):
+        entries = arguments[1:]
+    elif issubclass(origin, tuple) and Ellipsis not in arguments and isinstance(step, int):
+        entries = arguments[step : step + 1]
+    else:
+        entries = arguments[:1]
+    return [each for entry in entries for each in _metadata_of_entries(entry, tuple(further))]
+
+
+def _metadata(model: type[BaseModel], path: tuple[int | str, ...]) -> list[Any]:
+    """Return the metadata of the value at ``path``, which is a field's or that of an entry of its list or mapping."""
+    for position in reversed(range(len(path))):
+        field = _known_fields(model, path[:position]).get(str(path[position]))
+        if field is not None:
+            further = path[position + 1 :]
+            return _metadata_of_entries(field.annotation, further) if further else field.metadata
+    return []
+
+
+def _number_text(metadata: Sequence[Any], number: object) -> str:
+    """Return a number as it is written in a document: with its unit, where its metadata has one."""
+    for each in metadata:
         if isinstance(each, PlainSerializer) and each.return_type is str:
+            if isinstance(number, str):
+                return " ".join(number.split())
             return cast("Callable[[object], str]", each.func)(number)
     return f"{number:g}" if isinstance(number, float) else shown(number)
+
+
+def _with_short_lists(faults: Sequence[ErrorDetails]) -> list[ErrorDetails]:
+    """Return the faults with one for each list of fixed length that is too short, in place of one for each entry."""
+    together: dict[tuple[int | str, ...], ErrorDetails] = {}
+    for fault in faults:
+        *above, last = fault["loc"] or ("",)
+        if fault["type"] == "missing" and isinstance(last, int):
+            ctx = {"min_length": last + 1}
+            together[(*above, "")] = {**fault, "type": "too_short", "loc": tuple(above), "ctx": ctx}
+        else:
+            together[(*fault["loc"], fault["type"])] = fault
+    return list(together.values())
 
 
 def _worth_reporting(model: type[BaseModel], faults: Sequence[ErrorDetails]) -> list[ErrorDetails]:
@@ -140,13 +190,21 @@ def _fault_of_value(model: type[BaseModel], error: ErrorDetails) -> str:
     if error["type"] in _WHAT_IT_IS_NOT:
         return f"{given} is not {_WHAT_IT_IS_NOT[error['type']]}"
     if error["type"] in _BOUND_OF_A_NUMBER:
-        *above, name = error["loc"]
-        field = _known_fields(model, tuple(above)).get(str(name))
+        metadata = _metadata(model, error["loc"])
         numbers = {"given": error["input"], **limits}
-        texts = {name: _number_text(field, number) for name, number in numbers.items()}
+        texts = {name: _number_text(metadata, number) for name, number in numbers.items()}
         return _BOUND_OF_A_NUMBER[error["type"]].format(**texts)
     message = error["msg"].removeprefix("Value error, ").replace("\n", " ")
     return message[:1].lower() + message[1:]
+
+
+def _mistake(model: type[BaseModel], error: ErrorDetails, place: Callable[[str], str]) -> str:
+    """Return one line, place and fault. Of a section that refuses a field of its own, the place is that field."""
+    where, text = ".".join(shortened(str(step)) for step in error["loc"]), _fault_text(model, error)
+    field, colon, fault = text.partition(": ")
+    if error["type"] == "value_error" and colon and field.partition(".")[0] in _known_fields(model, error["loc"]):
+        where, text = f"{where}.{field}" if where else field, fault
+    return f"{place(where)}: {text}"
 
 
 def parse_model(model: type[Model], document: object, source: str) -> Model:
@@ -167,11 +225,8 @@ def _parsed(model: type[Model], document: object, source: str, place: Callable[[
     try:
         return model.model_validate(document)
     except ValidationError as refusal:
-        faults = _worth_reporting(model, refusal.errors(include_url=False))
-        mistakes = [
-            f"{place('.'.join(shortened(str(step)) for step in fault['loc']))}: {_fault_text(model, fault)}"
-            for fault in faults[:MOST_MISTAKES]
-        ]
+        faults = _worth_reporting(model, _with_short_lists(refusal.errors(include_url=False)))
+        mistakes = [_mistake(model, fault, place) for fault in faults[:MOST_MISTAKES]]
         if len(faults) > MOST_MISTAKES:
             mistakes.append(f"{source}: and {len(faults) - MOST_MISTAKES} more, mend these first")
         raise InputError(*mistakes) from None

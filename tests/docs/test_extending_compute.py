@@ -111,9 +111,9 @@ def test_pipelines_sum_gradients_of_the_size_in_the_file(file: Path) -> None:
 
 
 def test_what_the_class_refuses_is_reported_of_the_file(file: Path) -> None:
-    with pytest.raises(InputError, match=r"compute: options: size: 0 is not from 1 to 16384$"):
+    with pytest.raises(InputError, match=r"compute\.options: size: 0 is not from 1 to 16384$"):
         load_experiment(file, ["compute.options.size=0"])
-    with pytest.raises(InputError, match=r"compute: options: products:Products: no option 'depth': it takes size$"):
+    with pytest.raises(InputError, match=r"compute\.options: products:Products: no option 'depth': it takes size$"):
         load_experiment(file, ["compute.options.depth=1"])
 
 

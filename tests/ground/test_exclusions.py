@@ -110,5 +110,5 @@ def test_of_a_model_only_fields_are_refused_that_are_given(road: RoadSpec, field
 def test_a_strict_model_checks_what_it_declares() -> None:
     assert RoadSpec(toll=True).toll
     assert words_of_refusal(RoadSpec, toll=True, free=True) == (
-        "exp.yaml: the document: toll: a free road has none: give free: false, or leave toll out"
+        "exp.yaml: toll: a free road has none: give free: false, or leave toll out"
     )

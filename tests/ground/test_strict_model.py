@@ -1,7 +1,8 @@
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Literal, Self
 
 import pytest
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, model_validator
 
 from tests.support.refused import refused
 from wanbed.ground.errors import InputError
@@ -73,6 +74,20 @@ def test_a_list_of_a_wrong_length_is_counted(books: list[str], line: str) -> Non
         parse_model(Shelf, {"books": books}, "shelf.yaml")
 
 
+class Chest(StrictModel):
+    drawers: tuple[Lamp, Lamp, Lamp]
+
+
+@pytest.mark.parametrize(
+    ("count", "line"),
+    [(1, "a list of 1 entry, at least 3: give more"), (4, "a list of 4 entries, at most 3: give fewer")],
+)
+def test_a_list_of_another_length_than_its_own_is_one_mistake(count: int, line: str) -> None:
+    with pytest.raises(InputError) as caught:
+        parse_model(Chest, {"drawers": [{"colour": "red"}] * count}, "chest.yaml")
+    assert caught.value.mistakes == (f"chest.yaml: drawers: {line}",)
+
+
 class Door(StrictModel):
     width_cm: Annotated[int, Field(gt=0, le=200)] = 80
     height_m: Annotated[float, Field(ge=1, lt=9)] = 2.0
@@ -108,13 +123,70 @@ def test_a_wrong_unit_is_refused_with_the_remedy() -> None:
     assert text == "room.yaml: light.warmup: 40 has no unit: write a duration like 40ms, 50us or 2s"
 
 
+LargeSize = Annotated[SizeBytes, Field(ge=4096)]
+
+
 class Tank(StrictModel):
     volume: SizeBytes = Field(ge=4096)
+
+
+class Tanks(StrictModel):
+    row: tuple[LargeSize, ...] = ()
+    pair: tuple[Annotated[DurationNs, Field(le=10**9)], LargeSize] | None = None
+    by_name: Mapping[str, LargeSize] = Field(default_factory=dict)
+    single: LargeSize = 4096
+    inner: "Tanks | None" = Field(default=None, alias="in")
 
 
 def test_a_bound_is_shown_with_its_unit() -> None:
     text = refused(lambda: parse_model(Tank, {"volume": "1KiB"}, "tank.yaml"))
     assert text == "tank.yaml: volume: 1KiB is below 4KiB: give 4KiB at least"
+
+
+@pytest.mark.parametrize(
+    ("document", "place"),
+    [
+        ({"single": "1KiB"}, "single"),
+        ({"row": ["4KiB", "1KiB"]}, "row.1"),
+        ({"pair": ["1s", "1KiB"]}, "pair.1"),
+        ({"by_name": {"rain": " 1KiB"}}, "by_name.rain"),
+        ({"in": {"row": ["1KiB"]}}, "in.row.0"),
+    ],
+)
+def test_a_bound_inside_a_list_or_a_mapping_has_its_unit_too(document: dict[str, object], place: str) -> None:
+    text = refused(lambda: parse_model(Tanks, document, "tanks.yaml"))
+    assert text == f"tanks.yaml: {place}: 1KiB is below 4KiB: give 4KiB at least"
+
+
+def test_each_place_of_a_list_has_its_own_unit() -> None:
+    text = refused(lambda: parse_model(Tanks, {"pair": ["2s", "4KiB"]}, "tanks.yaml"))
+    assert text == "tanks.yaml: pair.0: 2s is above 1s: give 1s at most"
+
+
+class Street(StrictModel):
+    lamps: int = 0
+    trees: int = 0
+
+    @model_validator(mode="after")
+    def _has_light(self) -> Self:
+        if self.trees > self.lamps:
+            raise ValueError("lamps: too dark under so many trees: give more")
+        if self.lamps > 9:
+            raise ValueError("it is too bright: give fewer lamps")
+        return self
+
+
+class Town(StrictModel):
+    main: Street | None = Field(default=None, alias="high")
+
+
+def test_the_place_of_what_a_whole_section_refuses_is_the_field_that_it_names() -> None:
+    assert refused(lambda: parse_model(Street, {"trees": 1}, "a.yaml")).startswith("a.yaml: lamps: too dark")
+    assert refused(lambda: parse_model(Town, {"high": {"trees": 1}}, "a.yaml")).startswith(
+        "a.yaml: high.lamps: too dark"
+    )
+    assert refused(lambda: parse_section(Town, {"high": {"trees": 1}}, "x")).startswith("x.high.lamps: too dark")
+    assert refused(lambda: parse_model(Street, {"lamps": 10}, "a.yaml")).startswith("a.yaml: the document: it is too")
 
 
 def test_a_mistake_in_a_section_begins_with_the_path_of_its_field() -> None:

@@ -289,7 +289,7 @@ def test_ranks_that_do_not_fit_into_the_machines_memory_are_refused(monkeypatch:
 
 
 def test_sharing_the_cpu_or_replayed_compute_means_nothing() -> None:
-    with pytest.raises(InputError, match=r"compute: sharing: only GPUs are shared"):
+    with pytest.raises(InputError, match=r"compute\.sharing: only GPUs are shared"):
         experiment({"kind": "torch", "device": "cpu", "sharing": 2})
-    with pytest.raises(InputError, match=r"compute: sharing: only torch computes on a device"):
+    with pytest.raises(InputError, match=r"compute\.sharing: only torch computes on a device"):
         experiment({"kind": "replay", "sharing": 2})

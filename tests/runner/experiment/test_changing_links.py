@@ -82,7 +82,7 @@ def test_a_bad_trace_is_one_line_with_its_file(tmp_path: Path) -> None:
     ("wan", "text"),
     [
         ({"events": [{"at": "3s"}]}, "topology.wan.events.0: it changes nothing"),
-        ({"events": [{"at": "3s", "for": "0s", "down": True}]}, "topology.wan.events.0: for: 0s is no time"),
+        ({"events": [{"at": "3s", "for": "0s", "down": True}]}, "topology.wan.events.0.for: 0s is no time"),
         ({"events": [{"at": "3s", "down": True}]}, "is down for good from 3s on, and nothing can be trained"),
         ({"events": [{"at": "0s", "for": "1s", "down": True}]}, "is down when training begins"),
         ({"events": [{"at": 3, "down": True}]}, "topology.wan.events.0.at: 3 has no unit"),

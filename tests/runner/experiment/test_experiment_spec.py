@@ -66,8 +66,8 @@ def test_file_paths_may_be_long() -> None:
             {"compute": {"kind": "torch", "check_iteration": -1}},
             "compute.check_iteration: -1 is not a whole number from",
         ),
-        ({"compute": {"deterministic": True}}, "compute: deterministic: only torch computes on a device"),
-        ({"compute": {"check_iteration": 0}}, "compute: check_iteration: only torch computes on a device"),
+        ({"compute": {"deterministic": True}}, "compute.deterministic: only torch computes on a device"),
+        ({"compute": {"check_iteration": 0}}, "compute.check_iteration: only torch computes on a device"),
         ({"compute": {"forward": 50}}, "compute.forward: 50 has no unit: write a duration like 40ms"),
         ({"compute": {"forward": "-1ms"}}, "compute.forward: '-1ms' is negative"),
         ({"compute": {"backward": ["1ms", "2Gbit"]}}, "compute.backward: entry 1: '2Gbit' has the unit 'Gbit'"),
@@ -120,7 +120,7 @@ def test_file_paths_may_be_long() -> None:
         ),
         (
             {"variants": variant(transport={"pipelines_per_cell": 2})},
-            "variants.0.transport: pipelines_per_cell: only pipelines that share form DP-cells: give sharing: temporal",
+            "variants.0.transport.pipelines_per_cell: only pipelines that share form DP-cells: give sharing: temporal",
         ),
         (
             {"variants": variant(transport={"sharing": "temporal", "pipelines_per_cell": 0})},
@@ -143,7 +143,7 @@ def test_file_paths_may_be_long() -> None:
         ({"dilation": float("nan")}, "dilation: nan is neither auto nor a number"),
         ({"dilation": True}, "dilation: true is neither auto nor a number"),
         ({"prefil": {}}, "prefil: unknown field, did you mean 'prefill'?"),
-        ({"prefill": {}}, "prefill: rate: poisson arrivals need one, write it like 4/s"),
+        ({"prefill": {}}, "prefill.rate: poisson arrivals need one, write it like 4/s"),
         ({"varients": []}, "varients: unknown field, did you mean 'variants'?"),
     ],
 )
@@ -160,7 +160,7 @@ def test_the_topology_is_required() -> None:
 
 def test_document_has_compute_options_only_if_given() -> None:
     assert "options" not in parsed().document()["compute"]
-    with pytest.raises(InputError, match=r"^exp\.yaml: compute: options: .*no option 'size': it takes none$"):
+    with pytest.raises(InputError, match=r"^exp\.yaml: compute\.options: .*no option 'size': it takes none$"):
         parsed(compute={"options": {"size": 2}})
 
 

@@ -51,13 +51,15 @@ def test_jobs_that_cannot_run_at_once_are_refused_with_field_and_remedy(jobs: li
                     {"name": "theirs", "program": {"command": ["true"], "iterations": 2}},
                 ]
             },
-            "variants.1.program: only trainings by a schedule of wanbed's ranks",
+            ": variants.1.program: only trainings by a schedule of wanbed's ranks",
         ),
-        ({"fail": [{"rank": 0, "at": "1s"}]}, "fail: nothing is let fail beside another job"),
+        ({"fail": [{"rank": 0, "at": "1s"}]}, ": fail: nothing is let fail beside another job"),
     ],
 )
 def test_variants_of_no_job_programs_and_faults_do_not_go_with_jobs(changes: dict[str, Any], words: str) -> None:
-    assert words in refusal(two_jobs(**changes))
+    said = refusal(two_jobs(**changes))
+    assert words in said
+    assert "the document" not in said
 
 
 def test_an_experiment_without_jobs_keeps_its_document_and_hash() -> None:

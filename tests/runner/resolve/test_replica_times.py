@@ -138,7 +138,7 @@ def test_jitter_has_the_seed_of_the_file_and_the_number_of_the_repeat() -> None:
 
 
 def test_a_spread_beyond_the_distribution_is_refused_with_a_remedy() -> None:
-    text = "jitter: spread: 40% of a normal distribution makes times of zero or less: give at most 30%, or"
+    text = "jitter.spread: 40% of a normal distribution makes times of zero or less: give at most 30%, or"
     with pytest.raises(InputError, match=re.escape(text)):
         point({"jitter": {"spread": "40%"}})
 
@@ -190,7 +190,7 @@ def test_a_program_takes_as_long_as_it_does(compute: dict[str, Any]) -> None:
 def test_a_trace_has_its_own_times(compute: dict[str, Any]) -> None:
     document = {"topology": TOPOLOGY, "compute": {"trace": "traces", **compute}}
     name = next(iter(compute))
-    with pytest.raises(InputError, match=rf"compute: {name}: the trace has its own times and sizes: leave {name} out"):
+    with pytest.raises(InputError, match=rf"compute.{name}: the trace has its own times and sizes: leave {name} out"):
         parse_experiment(document, "exp.yaml", Path())
 
 

@@ -169,12 +169,12 @@ def test_invalid_stage_costs_are_refused(stages: int, pipelines: int, document: 
     [
         (
             {"profile": "a100", "forward": "1ms"},
-            "compute: forward: times are not written here, the profile gives them: leave forward out",
+            "compute.forward: times are not written here, the profile gives them: leave forward out",
         ),
-        ({"kind": "torch", "recompute": "1ms"}, "compute: recompute: times are not written here, torch measures them"),
-        ({"kind": "torch", "activation": "1MiB"}, "compute: activation: torch sends what the model makes: leave"),
-        ({"device": "cpu"}, "compute: device: only torch computes on a device: give kind: torch, or leave device out"),
-        ({"checkpointing": True}, "compute: checkpointing: times are written out here: give a recompute time, or"),
+        ({"kind": "torch", "recompute": "1ms"}, "compute.recompute: times are not written here, torch measures them"),
+        ({"kind": "torch", "activation": "1MiB"}, "compute.activation: torch sends what the model makes: leave"),
+        ({"device": "cpu"}, "compute.device: only torch computes on a device: give kind: torch, or leave device out"),
+        ({"checkpointing": True}, "compute.checkpointing: times are written out here: give a recompute time, or"),
     ],
 )
 def test_fields_that_do_not_belong_together_are_refused(compute: dict[str, Any], text: str) -> None:

@@ -127,7 +127,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "a prompt in a million chunks": (
         {"prefill": {"trace": "poisson", "rate": "1/s", "prompt": 1_000_000, "chunk": 1}},
-        "prefill: chunk: a prompt of 1000000 tokens is more than 10000 chunks of 1: give larger ones",
+        "prefill.chunk: a prompt of 1000000 tokens is more than 10000 chunks of 1: give larger ones",
     ),
     "trials by the million": (
         {

@@ -280,12 +280,12 @@ def test_stages_are_as_many_as_the_pipelines_leave_gpus_for() -> None:
         (
             [{"schedule": "gpipe", "transport": {"all_reduce": "gloo", "all_reduce_overlap": True}}],
             TINY,
-            "variants.0.transport: all_reduce_overlap: gloo sums all gradients at once, after the backward: give ",
+            "variants.0.transport.all_reduce_overlap: gloo sums all gradients at once, after the backward: give ",
         ),
         (
             [{"schedule": "gpipe", "transport": {"bucket": "1MiB"}}],
             TINY,
-            "variants.0.transport: bucket: without overlap all gradients are summed at once: give all_reduce_overlap: ",
+            "variants.0.transport.bucket: without overlap all gradients are summed at once: give all_reduce_overlap: ",
         ),
         (
             [{"schedule": "gpipe", "transport": {"all_reduce_overlap": True, "bucket": "1KiB"}}],

@@ -92,9 +92,9 @@ def test_a_trace_can_be_swept(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("others", "text"),
     [
-        ({"compute": {"trace": "t", "forward": "5ms"}}, "compute: forward: the trace has its own times and sizes"),
-        ({"compute": {"trace": "t", "profile": "a100"}}, "compute: profile: the trace has its own times and sizes"),
-        ({"compute": {"trace": "t", "kind": "torch"}}, "compute: trace: only kind: replay replays a trace"),
+        ({"compute": {"trace": "t", "forward": "5ms"}}, "compute.forward: the trace has its own times and sizes"),
+        ({"compute": {"trace": "t", "profile": "a100"}}, "compute.profile: the trace has its own times and sizes"),
+        ({"compute": {"trace": "t", "kind": "torch"}}, "compute.trace: only kind: replay replays a trace"),
         ({"compute": {"trace": "u"}}, "/u: is no folder: give the folder of a Chakra trace"),
         ({"model": "gpt-a"}, "model: the trace has its own: leave model out"),
         ({"training": {"stages": 2}}, "training.stages: the trace has its own ranks and work: leave stages out"),

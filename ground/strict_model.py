@@ -19,11 +19,12 @@ MOST_MISTAKES = 5
 class StrictModel(BaseModel):
     """A frozen model that refuses unknown fields. Defaults are in the program's own units and are not parsed.
 
+    A field whose name is no name in Python, like ``for``, has it as its ``alias``, in documents too.
     A field that is added to a model later is left out of documents while it has its default (``exclude_if``), so that
     hashes of configurations stay what they were.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, serialize_by_alias=True)
 
     def exclusions(self) -> Iterable[Exclusion]:
         """Declare which fields of the model do not go with others of it. They are checked before anything else."""

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from operator import not_
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, ConfigDict, Field, JsonValue, PlainValidator, field_validator, model_validator
+from pydantic import BeforeValidator, Field, JsonValue, PlainValidator, field_validator, model_validator
 
 from wanbed.ground.errors import shown
 from wanbed.ground.exclusions import Exclusion
@@ -130,8 +130,6 @@ class ComputeSpec(StrictModel):
     With ``kind: replay`` times come from a compute ``profile``, or are written here. Then each is the time of one
     microbatch at one stage, in one value for all stages or a list with one for each, stage 0 first.
     """
-
-    model_config = ConfigDict(serialize_by_alias=True)
 
     kind: Annotated[str, BeforeValidator(_known_backend)] = Field(
         default=DEFAULT_KIND,

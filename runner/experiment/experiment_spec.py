@@ -263,7 +263,7 @@ class ExperimentSpec(StrictModel):
         """
         document = self.model_dump(mode="json")
         document["topology"]["links"] = [
-            link.model_dump(mode="json", by_alias=True, exclude_unset=True) for link in self.topology.links
+            link.model_dump(mode="json", exclude_unset=True) for link in self.topology.links
         ]
         if self.topology.wan is not None:
             document["topology"]["wan"] = _written_link(self.topology.wan)

@@ -158,6 +158,12 @@ def test_a_bound_inside_a_list_or_a_mapping_has_its_unit_too(document: dict[str,
     assert text == f"tanks.yaml: {place}: 1KiB is below 4KiB: give 4KiB at least"
 
 
+def test_a_field_that_python_cannot_name_has_its_own_name_in_documents() -> None:
+    tanks = Tanks.model_validate({"in": {"row": ["8KiB"]}})
+    assert tanks.model_dump(mode="json", exclude_defaults=True) == {"in": {"row": ["8KiB"]}}
+    assert Tanks.model_validate(tanks.model_dump(mode="json")) == tanks
+
+
 def test_each_place_of_a_list_has_its_own_unit() -> None:
     text = refused(lambda: parse_model(Tanks, {"pair": ["2s", "4KiB"]}, "tanks.yaml"))
     assert text == "tanks.yaml: pair.0: 2s is above 1s: give 1s at most"

@@ -134,13 +134,12 @@ class BackgroundSpec(StrictModel):
         return self.on_off is not None and self.on_off.times == "exponential"
 
     @model_serializer(mode="wrap")
-    def _with_ends_as_written(self, write: SerializerFunctionWrapHandler) -> Any:
-        """Call the ends ``from`` and ``to`` however a model is dumped, and leave out what the flow does not have."""
-        names = {"source": "from", "destination": "to"}
+    def _as_written(self, write: SerializerFunctionWrapHandler) -> Any:
+        """Leave out what the flow does not have."""
         without = {name for name, value in self if value is None or value is False}
         if self.protocol == "udp":
             without.update(_OF_TCP)
-        return {names.get(name, name): value for name, value in write(self).items() if name not in without}
+        return {name: value for name, value in write(self).items() if name not in without}
 
 
 def check_background(flows: Sequence[BackgroundSpec]) -> None:

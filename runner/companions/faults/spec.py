@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from pydantic import ConfigDict, Field, JsonValue, model_validator
+from pydantic import Field, JsonValue, model_validator
 
 from wanbed.ground.exclusions import Exclusion
 from wanbed.ground.strict_model import StrictModel, is_none
@@ -26,8 +26,6 @@ Faulty = Literal["host", "rank", "gateway"]
 
 class FaultSpec(StrictModel):
     """One failure: what fails, one of ``host``, ``rank`` and ``gateway``, and when. It stays failed, or comes back."""
-
-    model_config = ConfigDict(serialize_by_alias=True)
 
     host: NameOrPath | None = Field(
         default=None,

@@ -91,9 +91,18 @@ def stage_costs(spec: ExperimentSpec, stages: int, pipelines: int, directory: Pa
     unless the file gives them. Raise InputError for lists of the wrong length, missing dimensions of the model, and a
     profile that does not fit.
     """
+    return replace(
+        stage_times(spec, stages, directory),
+        activation_bytes=activation_bytes(spec, stages),
+        gradient_bytes=gradient_bytes(spec, stages, pipelines),
+    )
+
+
+def stage_times(spec: ExperimentSpec, stages: int, directory: Path) -> StageCosts:
+    """Return the costs of stages that send nothing, as ``stage_costs`` does: their times, and sizes of 0 bytes."""
     compute, backend, name = spec.compute, spec.compute.backend, spec.compute.times_profile
     if name is None:
-        return _written(spec, stages, pipelines)
+        return _written(spec, stages)
     config = model_config(spec, backend.title if backend.trains else "a compute profile")
     _check_cut(config, stages)
     if backend.trains and not config.trains_in_torch:
@@ -124,8 +133,8 @@ def stage_costs(spec: ExperimentSpec, stages: int, pipelines: int, directory: Pa
             stage.recompute_ns if recomputes else 0 for stage, recomputes in zip(times, checkpointing, strict=True)
         ),
         optimizer_ns=tuple(stage.optimizer_ns for stage in times),
-        activation_bytes=activation_bytes(spec, stages),
-        gradient_bytes=gradient_bytes(spec, stages, pipelines),
+        activation_bytes=(0,) * (stages - 1),
+        gradient_bytes=(0,) * stages,
     )
 
 
@@ -150,7 +159,7 @@ def model_config(spec: ExperimentSpec, needed_by: str) -> GptConfig:
     return config
 
 
-def _written(spec: ExperimentSpec, stages: int, pipelines: int) -> StageCosts:
+def _written(spec: ExperimentSpec, stages: int) -> StageCosts:
     def each(name: str, default: tuple[int, ...] = ()) -> tuple[int, ...]:
         value = getattr(spec.compute, name)
         return _each(default if value is None else value, stages, "stages", f"compute.{name}")
@@ -168,8 +177,8 @@ def _written(spec: ExperimentSpec, stages: int, pipelines: int) -> StageCosts:
         backward_weight_ns,
         each("recompute"),
         each("optimizer"),
-        activation_bytes(spec, stages),
-        gradient_bytes(spec, stages, pipelines),
+        activation_bytes=(0,) * (stages - 1),
+        gradient_bytes=(0,) * stages,
     )
 
 
@@ -261,12 +270,11 @@ def virtual_stage_costs(spec: ExperimentSpec, virtual: VirtualStages, pipelines:
     compute = spec.compute
     if compute.times_profile is not None or (compute.gradient is None and pipelines > 1 and spec.model is not None):
         _check_layers(spec, virtual)
-    times = spec.model_copy(update={"compute": compute.model_copy(update={"activation": 0, "gradient": 0})})
     if compute.times_profile is not None:
-        parts = stage_costs(times, virtual.count, pipelines, directory)
+        parts = stage_times(spec, virtual.count, directory)
         whole = _together(parts, virtual)
     else:
-        whole = stage_costs(times, virtual.stages, pipelines, directory)
+        whole = stage_times(spec, virtual.stages, directory)
         parts = _shared_out(whole, virtual)
     if compute.gradient is not None:
         gradients = gradient_bytes(spec, virtual.stages, pipelines)

@@ -13,6 +13,7 @@ from wanbed import results
 from wanbed.results.reading.run import Run
 
 ITERATIONS, SIZE_BYTES, LATENCY_NS = 4, 65_536, 20_000_000
+FORWARD_NS = [10_000_000, 30_000_000]
 
 SECTION = "A kind of training"
 (SHOWN,) = blocks(DOCS / "extending.md", "yaml", SECTION)
@@ -40,8 +41,11 @@ def test_a_counter_crosses_the_wan_and_comes_back(extended: Path, tmp_path: Path
     for kind in ("send", "receive"):
         found = spans[spans["kind"] == kind]
         assert [*found["size_bytes"]] == [SIZE_BYTES] * 2 * ITERATIONS
+    computed = spans[spans["kind"] == "forward"]
+    taken_ns = (computed["end_ns"] - computed["start_ns"]).groupby(computed["rank"]).min()
+    assert [*taken_ns] == pytest.approx(FORWARD_NS, rel=0.2)
     ends_ns = spans.groupby("iteration")["end_ns"].max()
-    assert all(ends_ns.diff().dropna() > 2 * LATENCY_NS)
+    assert all(ends_ns.diff().dropna() > 2 * LATENCY_NS + sum(FORWARD_NS))
 
 
 def test_its_name_comes_to_the_page_of_fields_and_to_the_schema_of_editors(extended: Path, tmp_path: Path) -> None:
@@ -71,6 +75,11 @@ def test_its_name_comes_to_the_page_of_fields_and_to_the_schema_of_editors(exten
             {"prefill": {"trace": "poisson", "rate": "1/s", "depth": 1}},
             "variants.0.prefill: the bubbles of counter are not known: give prefill: none",
         ),
+        (
+            {"fail": [{"rank": 0, "at": "1s"}]},
+            "fail: only ranks of pipelines are let fail, and 'counter' is no pipeline",
+        ),
+        ({"compute": {"backward": "1ms"}}, "compute.backward: not used by counter: leave backward out"),
         ({"training": {"microbatches": 4}}, "training.microbatches: not used by counter: leave microbatches out"),
     ],
 )

@@ -19,7 +19,7 @@ from wanbed.runner.experiment.transport_spec import OVERLAPS_ALL_REDUCE
 from wanbed.runner.experiment.variant_spec import VariantSpec
 from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 from wanbed.runner.resolve.placement import Pair
-from wanbed.runner.resolve.stage_costs import StageCosts, model_config, stage_costs
+from wanbed.runner.resolve.stage_costs import StageCosts, model_config, stage_costs, stage_times
 from wanbed.runner.resolve.written_variant import WrittenVariant
 from wanbed.runner.trainings.local_updates.spec import (
     DilocoOptions,
@@ -196,13 +196,10 @@ def _layers(spec: ExperimentSpec, whole: StageCosts, directory: Path) -> tuple[S
         forward_ns, backward_ns = _shares(whole.forward_ns[0], count), _shares(whole.backward_ns[0], count)
         recompute_ns = _shares(whole.recompute_ns[0], count)
     else:
-        # Times alone are asked for, a layer as a stage each: whether the head is tied changes none.
+        # A layer as a stage each: whether the head is tied changes no time.
         assert spec.model is not None
-        update = {
-            "compute": spec.compute.model_copy(update={"activation": 0, "gradient": 0}),
-            "model": spec.model.model_copy(update={"tied_head": False}),
-        }
-        each = stage_costs(spec.model_copy(update=update), count, 1, directory)
+        untied = spec.model.model_copy(update={"tied_head": False})
+        each = stage_times(spec.model_copy(update={"model": untied}), count, directory)
         forward_ns, backward_ns, recompute_ns = each.forward_ns, each.backward_ns, each.recompute_ns
     rows = zip(forward_ns, backward_ns, recompute_ns, sizes, strict=True)
     return tuple(SwappedLayer(forward, backward + recompute, size) for forward, backward, recompute, size in rows)

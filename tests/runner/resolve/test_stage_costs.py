@@ -1,5 +1,6 @@
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ from tests.support.present import present
 from wanbed.ground.errors import InputError
 from wanbed.ground.strict_model import parse_model
 from wanbed.runner.experiment.experiment_spec import ExperimentSpec
-from wanbed.runner.resolve.stage_costs import StageCosts, profile_conditions, stage_costs
+from wanbed.runner.resolve.stage_costs import StageCosts, profile_conditions, stage_costs, stage_times
 from wanbed.workloads.profiles.compute_profile import MeasuredConditions
 from wanbed.workloads.schedules.action import ActionKind
 
@@ -47,6 +48,14 @@ def refusal(stages: int = 2, pipelines: int = 1, **document: Any) -> str:
     text = str(caught.value)
     assert text.isprintable()
     return text
+
+
+def test_stages_that_send_nothing_need_no_size_of_an_activation() -> None:
+    compute = {"forward": ["1ms", "2ms"]}
+    assert refusal(compute=compute).startswith("compute.activation: no model gives the size")
+    spec = parse_model(ExperimentSpec, {"topology": TOPOLOGY, "compute": compute}, "exp.yaml")
+    sending = resolved(compute={**compute, "activation": "1MiB", "gradient": "1MiB"})
+    assert stage_times(spec, 2, Path()) == replace(sending, activation_bytes=(0,), gradient_bytes=(0, 0))
 
 
 def test_times_that_are_written_out_hold_for_every_stage() -> None:

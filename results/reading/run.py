@@ -3,7 +3,7 @@
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,8 @@ from wanbed.results.records.trial_tables import SPANS_TABLE, TRIAL_TABLES
 class Run:
     """A run: its manifest and what its finished trials left.
 
-    Each of ``TRIAL_TABLES`` is a data frame, named as its file. The data frames have the columns of
+    Each of ``TRIAL_TABLES`` is a data frame, named as its file; ``further`` has those that are no field of this class
+    by that name. The data frames have the columns of
     ``wanbed.results.records.schema``, and the rows of each trial together; their texts may be categoricals, whose
     categories are in alphabetical order. ``summary`` has the columns of
     ``wanbed.results.reading.summary.FIELDS``; its rows are in the order of ``trials``: by sweep point, then
@@ -48,11 +49,12 @@ class Run:
     link_changes: pd.DataFrame = field(default_factory=LINK_CHANGES.empty_table().to_pandas)
     losses: pd.DataFrame = field(default_factory=LOSSES.empty_table().to_pandas)
     background_samples: pd.DataFrame = field(default_factory=BACKGROUND_SAMPLES.empty_table().to_pandas)
+    further: Mapping[str, pd.DataFrame] = field(default_factory=dict)
 
     @cached_property
     def rows(self) -> Mapping[TrialId, TrialRows]:
-        """Each trial with its rows of the data frames."""
-        return divided_by_trial(self.trials, {name: getattr(self, name) for name in DIVIDED})
+        """Each trial with its rows of the data frames of ``TRIAL_TABLES``."""
+        return divided_by_trial(self.trials, {name: getattr(self, name) for name in DIVIDED}, self.further)
 
     @cached_property
     def calibrated_points(self) -> set[int]:
@@ -121,7 +123,9 @@ def load_run(path: Path, *, coded: bool = False) -> Run:
         frames[table.frame] = _frame(coded_schema(table.columns) if codes else table.columns, read)
     calibration = _frame(CALIBRATION, map(read_calibration, sorted(path.glob("calibration/*.parquet"))))
     summary = summarize(manifest, trials, frames["spans"], frames["link_samples"], calibration)
-    return Run(path, manifest, tuple(trials), calibration=calibration, summary=summary, **frames)
+    own = {each.name for each in fields(Run)}
+    further = {name: frames.pop(name) for name in list(frames) if name not in own}
+    return Run(path, manifest, tuple(trials), calibration=calibration, summary=summary, further=further, **frames)
 
 
 def _frame(schema: pa.Schema, tables: Iterable[pa.Table]) -> pd.DataFrame:

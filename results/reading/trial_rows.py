@@ -1,6 +1,6 @@
 """Find what a run's frames have of one trial: its rows, the iterations that count, and the window that they measure."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
 
@@ -78,7 +78,7 @@ def counted_window(trial: StoredTrial, windows: pd.DataFrame, spans: pd.DataFram
 
 @dataclass(frozen=True, eq=False)
 class TrialRows:
-    """A trial with its rows of each of the run's data frames."""
+    """A trial with its rows of each of the run's data frames; ``further`` has them as that of the run has."""
 
     trial: StoredTrial
     spans: pd.DataFrame
@@ -88,6 +88,8 @@ class TrialRows:
     gpu_samples: pd.DataFrame
     background_samples: pd.DataFrame
     prefill_requests: pd.DataFrame
+    losses: pd.DataFrame
+    further: Mapping[str, pd.DataFrame]
 
     @cached_property
     def window(self) -> Window | None:
@@ -98,14 +100,19 @@ class TrialRows:
         return counted_window(self.trial, windows, self.spans)
 
 
-DIVIDED = tuple(field.name for field in fields(TrialRows) if field.name != "trial")
-"""The data frames of a run that ``TrialRows`` has."""
+DIVIDED = tuple(field.name for field in fields(TrialRows) if field.name not in {"trial", "further"})
+"""The data frames that ``TrialRows`` has as fields."""
 
 
-def divided_by_trial(trials: Iterable[StoredTrial], frames: Mapping[str, pd.DataFrame]) -> dict[TrialId, TrialRows]:
-    """Return each trial with its rows of the frames, which are those of ``DIVIDED`` by name."""
+def divided_by_trial(
+    trials: Iterable[StoredTrial], frames: Mapping[str, pd.DataFrame], further: Mapping[str, pd.DataFrame]
+) -> dict[TrialId, TrialRows]:
+    """Return each trial with its rows of the frames, which are those of ``DIVIDED`` by name, and of further ones."""
+    own, others = _divided(frames), _divided(further)
+    return {trial.id: TrialRows(trial, **own(trial.id), further=others(trial.id)) for trial in trials}
+
+
+def _divided(frames: Mapping[str, pd.DataFrame]) -> Callable[[TrialId], dict[str, pd.DataFrame]]:
+    """Return a function that gives the rows of a trial, of each frame by name."""
     pieces = {name: (rows_by_trial(frame), frame.iloc[:0]) for name, frame in frames.items()}
-    return {
-        trial.id: TrialRows(trial, **{name: own.get(trial.id, none) for name, (own, none) in pieces.items()})
-        for trial in trials
-    }
+    return lambda trial: {name: own.get(trial, none) for name, (own, none) in pieces.items()}

@@ -37,7 +37,8 @@ from wanbed.results.records.span_log import SpanLogContents
 from wanbed.results.records.table_files import write_table, write_tables
 from wanbed.results.records.trial_columns import TrialCounters, TrialSpans
 from wanbed.results.records.trial_id import TrialId, planned_trials
-from wanbed.results.records.trial_tables import SPANS_FILE, SPANS_TABLE, TRIAL_TABLES, TrialTable
+from wanbed.results.records.trial_table import TrialTable
+from wanbed.results.records.trial_tables import SPANS_FILE, SPANS_TABLE, TRIAL_TABLES
 
 MANIFEST = "manifest.json"
 TRIAL_FACTS = "trial.json"

@@ -4,11 +4,6 @@ The tables in ``TRIAL_TABLES`` are checked when they are read, and listed on the
 sampler writes may be defined beside that sampler; it is written too, and any reader of Parquet can read it.
 """
 
-from dataclasses import dataclass
-from typing import Any
-
-import pyarrow as pa
-
 from wanbed.results.records.schema import (
     BACKGROUND_SAMPLES,
     GPU_SAMPLES,
@@ -28,6 +23,7 @@ from wanbed.results.records.schema import (
     TcpSample,
 )
 from wanbed.results.records.span_log import Span
+from wanbed.results.records.trial_table import TrialTable
 
 SPANS_FILE = "spans.parquet"
 LINK_CHANGES_FILE = "link_changes.parquet"
@@ -37,29 +33,6 @@ PREFILL_REQUESTS_FILE = "prefill_requests.parquet"
 GPU_SAMPLES_FILE = "gpu_samples.parquet"
 LOSSES_FILE = "losses.parquet"
 BACKGROUND_SAMPLES_FILE = "background_samples.parquet"
-
-
-@dataclass(frozen=True, eq=False)
-class TrialTable:
-    """One Parquet file of a trial; ``title`` is its heading on the results page.
-
-    A field of ``row`` that may be None is a column that may be null. A table that is not ``always`` written has a file
-    only if it has rows. ``since_version`` is the first schema version that always has this table.
-    ``fullest`` is the schema of files with optional columns too, None where no column is optional.
-    """
-
-    file: str
-    title: str
-    columns: pa.Schema
-    row: type[tuple[Any, ...]]
-    always: bool = False
-    since_version: int = 1
-    fullest: pa.Schema | None = None
-
-    @property
-    def frame(self) -> str:
-        """The name of its data frame in a run that is read."""
-        return self.file.removesuffix(".parquet")
 
 
 SPANS_TABLE = TrialTable(

@@ -45,7 +45,8 @@ def extended_sources(folder: Path, section: str, package: str) -> Path:
     *modules, line = blocks(DOCS / "extending.md", "python", section)
     for text in modules:
         place = sources / text.splitlines()[0].removeprefix("# ")
-        assert place.parent == added
+        assert place.parent == added or place.relative_to(sources).parts[0] == "results"
+        assert not place.exists()
         place.write_text(text, encoding="utf-8")
     assert line.startswith(f"# {registry}\n")
     with (sources / registry).open("a", encoding="utf-8") as file:

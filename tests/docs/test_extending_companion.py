@@ -25,10 +25,24 @@ def test_a_hog_computes_beside_a_training(extended: Path, tmp_path: Path) -> Non
     done = extended_wanbed(extended, tmp_path, EXPERIMENT, "run", "experiment.yaml", "--json", "--substrate", "relay")
     # A machine that does something else meanwhile is marked as saturated, and a hog is meant to be in the way.
     assert done.stdout, done.stderr
-    read = f"from wanbed import results; print(results.load({json.loads(done.stdout)['run']!r}).cpu_hogs.to_json())"
+    run = json.loads(done.stdout)["run"]
+    read = f"from wanbed import results; print(results.load({run!r}).further['cpu_hogs'].to_json())"
     rows = json.loads(extended_python(extended, tmp_path, "-c", read).stdout)
     assert (rows["variant"], rows["host"]) == ({"0": "gpipe"}, {"0": "west-0"})
     assert rows["taken_ns"]["0"] > 0
+    report = json.loads(extended_python(extended, tmp_path, "-m", "wanbed", "report", run, "--format", "json").stdout)
+    (shown,) = report["cpu_hogs"]
+    assert (shown["host"], shown["taken_s"]) == ("west-0", rows["taken_ns"]["0"] / 1e9)
+
+
+def test_a_report_without_hogs_has_no_table_of_them(extended: Path, tmp_path: Path) -> None:
+    plain = {name: section for name, section in EXPERIMENT.items() if name != "cpu_hog"}
+    done = extended_wanbed(extended, tmp_path, plain, "simulate", "experiment.yaml", "--json")
+    report = extended_python(
+        extended, tmp_path, "-m", "wanbed", "report", json.loads(done.stdout)["run"], "--format", "json"
+    )
+    assert report.returncode == 0, report.stderr
+    assert not json.loads(report.stdout).get("cpu_hogs")
 
 
 def test_its_table_comes_to_the_page_of_results(extended: Path, tmp_path: Path) -> None:

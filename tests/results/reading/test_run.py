@@ -6,13 +6,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 from wanbed import results
 from wanbed.results.reading.run import Run, load_run, run_labels
 from wanbed.results.reading.summary import FIELDS, summary_rows
+from wanbed.results.reading.trial_rows import DIVIDED
 from wanbed.results.records.run_store import RunError
-from wanbed.results.records.schema import CALIBRATION
+from wanbed.results.records.schema import CALIBRATION, trial_schema
+from wanbed.results.records.trial_table import TrialTable
 from wanbed.results.records.trial_tables import TRIAL_TABLES
 from wanbed.results.report.report import write_report
 
@@ -22,7 +25,8 @@ BuildRun = Callable[..., Path]
 def test_a_run_reads_back_with_all_its_tables(build_run: BuildRun) -> None:
     run = results.load(build_run(repeats=2))
     assert run.complete
-    assert {table.frame: list(getattr(run, table.frame).columns) for table in TRIAL_TABLES.values()} == {
+    frames = {**vars(run), **run.further}
+    assert {table.frame: list(frames[table.frame].columns) for table in TRIAL_TABLES.values()} == {
         table.frame: table.columns.names for table in TRIAL_TABLES.values()
     }
     assert list(run.calibration.columns) == CALIBRATION.names
@@ -195,3 +199,16 @@ LATER, NEXT_DAY = "a-20260102T090405Z-c0ffeec0", "a-20260103T030405Z-c0ffeec0"
 )
 def test_runs_have_the_shortest_unique_labels(runs: list[Run], labels: list[str]) -> None:
     assert run_labels(runs) == labels
+
+
+def test_each_trial_has_its_rows_of_every_table(build_run: BuildRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = build_run()
+    counts = TrialTable("counts.parquet", "counts", trial_schema(("count", pa.int32(), "how many")), tuple)
+    monkeypatch.setitem(TRIAL_TABLES, counts.file, counts)
+    run = load_run(path)
+    assert [*run.further] == ["counts"]
+    for trial in run.trials:
+        rows = run.rows[trial.id]
+        assert {*DIVIDED, *rows.further} == {table.frame for table in TRIAL_TABLES.values()}
+        assert [*rows.further["counts"]] == ["sweep_point", "variant", "repeat", "count"]
+        assert {*rows.spans["variant"]} == {trial.variant}

@@ -12,7 +12,8 @@ from itertools import pairwise
 from typing import Any, Self
 
 from wanbed.results.records.schema import GpuSample, LinkSample, TcpSample
-from wanbed.results.records.trial_tables import GPU_TABLE, LINK_TABLE, TCP_TABLE, TrialTable
+from wanbed.results.records.trial_table import TrialTable
+from wanbed.results.records.trial_tables import GPU_TABLE, LINK_TABLE, TCP_TABLE
 from wanbed.runner.companions.telemetry.on_hosts.sampling import Sampler
 from wanbed.runner.resolve.dilation import undilated_ns
 from wanbed.testbed.gpus.gpus import GpuReadings, ReadsGpus

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, Self, TypeVar
 
 from wanbed.results.records.run_store import Rows
-from wanbed.results.records.trial_tables import TrialTable
+from wanbed.results.records.trial_table import TrialTable
 from wanbed.runner.resolve.dilation import undilated_ns
 from wanbed.testbed.running_testbed import RunningTestbed
 

@@ -15,7 +15,8 @@ from wanbed.results.records.run_store import Rows, TrialPart
 from wanbed.results.records.schema import BACKGROUND, LinkSample, TcpSample
 from wanbed.results.records.span_log import ALL_REDUCE, Span, SpanLogContents
 from wanbed.results.records.trial_columns import TrialCounters
-from wanbed.results.records.trial_tables import LINK_TABLE, TCP_TABLE, TrialTable
+from wanbed.results.records.trial_table import TrialTable
+from wanbed.results.records.trial_tables import LINK_TABLE, TCP_TABLE
 from wanbed.runner.companions.telemetry.on_hosts.samplers import SAMPLERS
 from wanbed.runner.companions.telemetry.on_hosts.sampling import Samples, sampling
 from wanbed.runner.emulation.companion import Companion

@@ -14,7 +14,7 @@ import pytest
 from wanbed.ground.errors import MissingError
 from wanbed.results.records.run_store import Rows
 from wanbed.results.records.schema import trial_schema
-from wanbed.results.records.trial_tables import TrialTable
+from wanbed.results.records.trial_table import TrialTable
 from wanbed.runner.companions.telemetry.on_hosts.sampling import Sampler, Samples, SamplingLoop, sampling
 from wanbed.testbed.running_testbed import RunningTestbed
 from wanbed.testbed.substrate.substrate import SubstrateError

@@ -119,4 +119,4 @@ def wan_bytes_per_iteration(simulation: Simulation, warmup: int) -> int:
     for pair in simulation.traffic:
         before, after = pair.sent_by(np.array(simulation.measured_ns(warmup)))
         sent += after - before
-    return round(sent / (len(simulation.windows_ns) - max(warmup, 1)))
+    return round(sent / simulation.measured_iterations(warmup))

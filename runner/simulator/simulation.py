@@ -135,19 +135,34 @@ class Simulation:
         np.maximum.at(ends, iteration, end_ns)
         return list(zip(begins.tolist(), ends.tolist(), strict=True))
 
+    @cached_property
+    def _ends_ns(self) -> list[int]:
+        """When each iteration that counts ended, or one before it if that is later.
+
+        Beside other jobs those count that ended while all of them ran.
+        """
+        ends_ns = accumulate((end_ns for _, end_ns in self.windows_ns), max)
+        until_ns = self.while_all_ran_ns
+        return [end_ns for end_ns in ends_ns if until_ns is None or end_ns <= until_ns]
+
+    def measured_iterations(self, warmup: int) -> int:
+        """Return how many iterations are measured: those after the first ``warmup``, and after the first of all.
+
+        The period of the first is not known. Beside other jobs only those count that ended while all of them ran.
+        """
+        return max(len(self._ends_ns) - max(warmup, 1), 0)
+
     def measured_ns(self, warmup: int) -> tuple[int, int]:
         """Return when the last iteration before the measured ones ended, and when the last one did.
 
-        Measured are those after the first ``warmup``, and after the first of all, whose period is not known. At least
-        one must remain.
+        At least one must be measured.
         """
-        ends_ns = list(accumulate((end_ns for _, end_ns in self.windows_ns), max))
-        return ends_ns[max(warmup, 1) - 1], ends_ns[-1]
+        return self._ends_ns[max(warmup, 1) - 1], self._ends_ns[-1]
 
     def iteration_time_ns(self, warmup: int) -> float:
         """Return the period of training: the measured time by the number of iterations that end in it."""
         begin_ns, end_ns = self.measured_ns(warmup)
-        return (end_ns - begin_ns) / (len(self.windows_ns) - max(warmup, 1))
+        return (end_ns - begin_ns) / self.measured_iterations(warmup)
 
     def utilization(self, ranks: int, warmup: int, *, with_prefill: bool = False) -> float:
         """Return the share of the measured time that the GPUs of ranks 0 to ``ranks`` - 1 work on its iterations.
@@ -158,7 +173,7 @@ class Simulation:
         spans = self.spans
         own = spans.rank < ranks
         trains = own & np.isin(spans.kind, [KIND_CODES[kind] for kind in COMPUTE_KINDS])
-        trains &= spans.iteration >= max(warmup, 1)
+        trains &= (spans.iteration >= max(warmup, 1)) & (spans.iteration < len(self._ends_ns))
         busy_ns = int((spans.end_ns - spans.start_ns)[trains].sum())
         if with_prefill:
             clipped = np.clip(spans.end_ns, begin_ns, end_ns) - np.clip(spans.start_ns, begin_ns, end_ns)

@@ -130,7 +130,13 @@ def _compare(run: Run, row: HeadlineRow, point: SweepPoint, calibrated: bool, si
         simulate(point.topology, variant.in_repeat(repeat), point.iterations(variant), dilation=dilation)
         for repeat in repeats
     ]
-    simulated_ns = np.median([each.iteration_time_ns(point.spec.training.warmup) for each in simulations])
+    warmup = point.spec.training.warmup
+    if not all(each.measured_iterations(warmup) for each in simulations):
+        raise InputError(
+            f"{run.path}: simulated, no measured iteration of {variant.name!r} ends while all jobs train: give more "
+            "iterations"
+        )
+    simulated_ns = np.median([each.iteration_time_ns(warmup) for each in simulations])
     cautions = {
         OUTSIDE: not calibrated,
         SATURATED: any(MachineLoad.of(trial.facts).saturated for trial in trials),

@@ -1,4 +1,5 @@
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -52,6 +53,17 @@ def test_an_iteration_does_not_end_before_the_one_before_it() -> None:
     assert late.windows_ns == [(0, 90), (60, 80), (90, 101)]
     assert late.measured_ns(1) == (90, 101)
     assert late.measured_ns(2) == (90, 101)
+
+
+def test_beside_other_jobs_iterations_count_that_ended_while_all_of_them_ran() -> None:
+    trained = simulation_of(
+        [(0, "forward", number, 0, 100 * number, 100 * number + ns) for number, ns in enumerate((10, 20, 90, 5))]
+    )
+    beside = replace(trained, while_all_ran_ns=290)
+    assert (trained.measured_iterations(1), beside.measured_iterations(1), beside.measured_iterations(3)) == (3, 2, 0)
+    assert (trained.measured_ns(1), beside.measured_ns(1)) == ((10, 305), (10, 290))
+    assert beside.iteration_time_ns(1) == 140
+    assert beside.utilization(1, 1) == pytest.approx((20 + 90) / 280)
 
 
 def test_utilization_counts_the_computation_of_measured_iterations(simulation: Simulation) -> None:

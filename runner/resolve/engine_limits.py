@@ -68,7 +68,7 @@ def _not_emulated(spec: ExperimentSpec, variants: Sequence[ResolvedVariant]) -> 
             f"variants.{position}.transport.model",
             f"only a simulation models transport as {variant.transport.model}",
             "give engine: simulate",
-            when=variant.transport.model != "tcp",
+            when=variant.transport.model != "auto",
         )
         divided = isinstance(variant, PipelineVariant) and variant.virtual is not None
         yield Exclusion(
@@ -142,6 +142,6 @@ def _not_followed(spec: ExperimentSpec, topology: Topology, variants: Sequence[R
         yield Exclusion(
             f"variants.{position}.transport.model",
             f"packets are not followed {reason}",
-            "give tcp",
+            "give mean",
             when=variant.transport.model == "packets" and reason is not None,
         )

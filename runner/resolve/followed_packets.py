@@ -46,7 +46,23 @@ def reason_not_followed(topology: Topology, variant: ResolvedVariant, *, backgro
     return None
 
 
-def are_few_packets(topology: Topology, at_once: Sequence[PipelineVariant], iterations: int) -> bool:
+def follows_packets(topology: Topology, variant: ResolvedVariant, iterations: int) -> bool:
+    """Return whether a simulation follows the packets of a variant, and of the jobs beside it.
+
+    With ``auto`` it does if it can, and they are few. Over links with losses or jitter ``auto`` is the mean, which
+    draws these packet by packet.
+    """
+    if variant.transport.model == "packets":
+        return True
+    if not isinstance(variant, PipelineVariant) or variant.transport.model != "auto":
+        return False
+    reason = reason_not_followed(topology, variant, background=bool(variant.background))
+    if reason is not None or draws_packets(topology, variant.transport):
+        return False
+    return _are_few_packets(topology, variant.at_once, iterations)
+
+
+def _are_few_packets(topology: Topology, at_once: Sequence[PipelineVariant], iterations: int) -> bool:
     """Return whether variants that train at once send ``MOST_PACKETS`` between hosts at most.
 
     They are never few where a connection's rate is below ``_LEAST_BPS``.

@@ -10,7 +10,8 @@ from wanbed.results.records.trial_columns import TrialSpans
 from wanbed.results.records.trial_id import TrialId
 from wanbed.runner.companions.registry import companion_layers
 from wanbed.runner.resolve.experiment import SweepPoint
-from wanbed.runner.resolve.known_misses import disagreement, follows_packets, misses_of
+from wanbed.runner.resolve.followed_packets import follows_packets
+from wanbed.runner.resolve.known_misses import disagreement, misses_of
 from wanbed.runner.resolve.packet_draws import draws_packets
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 from wanbed.runner.runs.faults import TrialError
@@ -83,7 +84,7 @@ def simulated_record(trial: SimulatedTrial, simulate: Simulate) -> TrialRecord:
         effects = without
     else:
         by_mean = simulate(trial.topology, variant, trial.iterations, effects=without)
-        misses += disagreement(*(_period_ns(each, trial) for each in (simulation, by_mean)))
+        misses += disagreement(*(_period_ns(each, trial.warmup) for each in (simulation, by_mean)))
     parts = [layer.simulated(trial.topology, variant, simulation) for layer in companion_layers("record")]
     owners = [
         RankPlace(rank, place.host.name, place.datacenter, place.gpu, place.pipeline, place.stage)
@@ -113,8 +114,8 @@ def simulated_record(trial: SimulatedTrial, simulate: Simulate) -> TrialRecord:
     return TrialRecord(trial.id, TrialSpans(owners, simulation.spans), tables, facts)
 
 
-def _period_ns(simulation: Simulation, trial: SimulatedTrial) -> float:
-    """Return the period of training, of a single iteration its end."""
-    if trial.iterations > max(trial.warmup, 1):
-        return simulation.iteration_time_ns(trial.warmup)
+def _period_ns(simulation: Simulation, warmup: int) -> float:
+    """Return the period of training; if no iteration is measured, the end of the last."""
+    if simulation.measured_iterations(warmup):
+        return simulation.iteration_time_ns(warmup)
     return float(simulation.spans.end_ns.max())

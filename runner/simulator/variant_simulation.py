@@ -15,7 +15,7 @@ from wanbed.runner.companions.faults.simulation import SimulatedFailures
 from wanbed.runner.companions.prefill.resolution import planned_bubbles
 from wanbed.runner.companions.prefill.simulation import PrefillSimulation
 from wanbed.runner.resolve.connections import count_connections
-from wanbed.runner.resolve.known_misses import follows_packets
+from wanbed.runner.resolve.followed_packets import follows_packets
 from wanbed.runner.resolve.packet_draws import draws_packets
 from wanbed.runner.resolve.pipeline_variant import PipelineVariant, in_pipelines
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant

@@ -1,12 +1,12 @@
 """Read the trials that were measured in virtual time and simulated, each with its known misses, and compare new ones.
 
 The trials in the repository are those of random experiments, of the paper's experiments, and of the experiments made
-for known misses. Those of the first and the last kind that are off by their mean were simulated packet by packet, too.
+for known misses. Those whose packets were followed were simulated by their mean, too.
 """
 
 import csv
 import io
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -31,8 +31,8 @@ DRAWN = ("random", "held-out")
 
 _PAPER = "paper"
 _OWN = "known-misses"
-PACKETS = "packets"
-"""The folder with the trials that were simulated packet by packet, each by the folder that has it in virtual time."""
+MEAN = "mean"
+"""The folder with the trials whose packets were followed, by their mean, each by the folder that has it otherwise."""
 _CELLS_FILE = "cells.csv"
 _COLUMNS = ("experiment", "sweep_point", "variant", "figure", "virtual", "simulated")
 
@@ -53,6 +53,11 @@ class Cell:
     virtual: float
     simulated: float
     by_mean: float | None = None
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """Its place in the table of figures by mean, and what was compared."""
+        return self.source, self.experiment, str(self.point.index), self.variant, self.figure
 
     @property
     def error(self) -> float:
@@ -78,14 +83,15 @@ def measured_cells(reference: Path, paper_experiments: Path) -> Iterator[Cell]:
 
     Raise InputError, one line, for a file that cannot be read.
     """
-    drawn = [cell for folder in DRAWN for cell in _drawn_cells(reference / folder)]
-    own = list(_own_cells(reference / _OWN))
-    yield from (*drawn, *own, *_followed_cells(reference / PACKETS, (*drawn, *own)))
-    points = _Points(paper_experiments)
-    for compared in read_agreement(reference / _PAPER).experiments:
-        for each in compared.comparisons:
-            point = points.of(compared.experiment, each.point)
-            yield Cell(_PAPER, compared.experiment, point, each.variant, ITERATIONS, each.emulated_s, each.simulated_s)
+    by_mean = dict(_figures_by_mean(reference / MEAN))
+    drawn = (cell for folder in DRAWN for cell in _drawn_cells(reference / folder))
+    for cell in (*drawn, *_own_cells(reference / _OWN), *_paper_cells(reference / _PAPER, paper_experiments)):
+        simulated = by_mean.get(cell.key)
+        if simulated is None:
+            yield cell
+        else:
+            yield replace(cell, by_mean=simulated)
+            yield replace(cell, source=MEAN, point=_by_mean(cell.point), simulated=simulated)
 
 
 def _drawn_cells(folder: Path) -> Iterator[Cell]:
@@ -107,33 +113,38 @@ def _own_cells(folder: Path) -> Iterator[Cell]:
             yield Cell(folder.name, row["experiment"], point, row["variant"], row["figure"], *figures)
 
 
-def _followed_cells(folder: Path, cells: Iterable[Cell]) -> Iterator[Cell]:
-    """Yield those of ``cells`` that were simulated packet by packet, with what came out."""
-    by_name = {(cell.source, cell.experiment, cell.point.index, cell.variant, cell.figure): cell for cell in cells}
+def _paper_cells(folder: Path, experiments: Path) -> Iterator[Cell]:
+    """Yield the cells of the paper's experiments."""
+    points = _Points(experiments)
+    for compared in read_agreement(folder).experiments:
+        for each in compared.comparisons:
+            point = points.of(compared.experiment, each.point)
+            figures = each.emulated_s, each.simulated_s
+            yield Cell(folder.name, compared.experiment, point, each.variant, ITERATIONS, *figures)
+
+
+def _figures_by_mean(folder: Path) -> Iterator[tuple[tuple[str, ...], float]]:
+    """Yield the ``key`` of each cell in the folder's table, and its iteration time by the mean of connections."""
     with (folder / _CELLS_FILE).open(encoding="utf-8", newline="") as lines:
         for row in csv.DictReader(lines):
-            key = row["source"], row["experiment"], int(row["sweep_point"]), row["variant"], ITERATIONS
-            cell = by_name[key]
-            simulated = float(row["simulated"])
-            yield replace(
-                cell, source=PACKETS, point=_followed(cell.point), simulated=simulated, by_mean=cell.simulated
-            )
+            key = row["source"], row["experiment"], row["sweep_point"], row["variant"], ITERATIONS
+            yield key, float(row["simulated"])
 
 
-def _followed(point: SweepPoint) -> SweepPoint:
-    """Return the point with the packets of all variants followed."""
-    return replace(point, variants=tuple(_with_packets(variant) for variant in point.variants))
+def _by_mean(point: SweepPoint) -> SweepPoint:
+    """Return the point with all variants followed by the mean of their connections."""
+    return replace(point, variants=tuple(_with_mean(variant) for variant in point.variants))
 
 
 _Resolved = TypeVar("_Resolved", bound=ResolvedVariant)
 
 
-def _with_packets(variant: _Resolved) -> _Resolved:
-    transport = variant.transport.model_copy(update={"model": "packets"})
+def _with_mean(variant: _Resolved) -> _Resolved:
+    transport = variant.transport.model_copy(update={"model": "mean"})
     followed = replace(variant, spec=variant.spec.model_copy(update={"transport": transport}))
     if not isinstance(followed, PipelineVariant):
         return followed
-    others = tuple(_with_packets(other) for other in followed.beside)
+    others = tuple(_with_mean(other) for other in followed.beside)
     return replace(followed, jobs=replace(followed.jobs, others=others))
 
 

@@ -43,7 +43,7 @@ def holds(bounds: LowerBounds | None, simulation: Simulation) -> None:
 @given(
     seed=st.integers(0, 1000),
     number=st.integers(0, 1000),
-    model=st.sampled_from(["tcp", "ideal"]),
+    model=st.sampled_from(["auto", "ideal"]),
     compute=st.sampled_from(COMPUTE),
     transport=st.sampled_from([{}, {"overlap": False}, {"all_reduce_overlap": True, "bucket": "1MiB"}]),
     waits=st.sampled_from(["own", "all stages"]),
@@ -107,7 +107,7 @@ def test_no_simulated_iteration_of_virtual_stages_is_shorter_than_its_bound(data
                 "name": "v",
                 "schedule": schedule,
                 "transport": {
-                    "model": data.draw(st.sampled_from(["tcp", "ideal"])),
+                    "model": data.draw(st.sampled_from(["auto", "ideal"])),
                     "all_reduce_overlap": data.draw(st.booleans()),
                 },
             }

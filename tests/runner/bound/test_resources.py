@@ -17,7 +17,7 @@ def test_bits_take_their_share_of_the_rate_but_those_that_are_free() -> None:
     assert [window.duration_ns(bits) for bits in (99, 100, 110)] == [0, 0, 5]
 
 
-def resources(model: str = "tcp", **transport: Any) -> tuple[Resources, list[Any]]:
+def resources(model: str = "auto", **transport: Any) -> tuple[Resources, list[Any]]:
     """Two stages 10 ms apart, over 1 Gbit/s a node pair, 800 Mbit/s the trunk and 8 Gbit/s a port."""
     document = {
         "topology": {

@@ -129,7 +129,7 @@ def test_file_paths_may_be_long() -> None:
         ({"variants": variant(training={"iterations": 2})}, "variants.0.training.iterations: unknown field"),
         (
             {"variants": variant(transport={"model": "perfect"})},
-            "variants.0.transport.model: 'perfect' is not known: give 'tcp', 'auto', 'packets' or 'ideal'",
+            "variants.0.transport.model: 'perfect' is not known: give 'auto', 'packets', 'mean' or 'ideal'",
         ),
         ({"sweep": {"training.stages": []}}, "sweep: training.stages: [] is no list of values, write it like [10ms"),
         ({"sweep": {"training.stages": 3}}, "sweep: training.stages: 3 is no list of values"),
@@ -184,7 +184,7 @@ def test_document_fills_in_defaults_and_reads_back() -> None:
     assert parse_model(ExperimentSpec, document, "manifest") == spec
     assert document["compute"]["forward"] == ["1ms", "2ms"]
     assert document["variants"][0]["transport"] == {
-        "model": "tcp",
+        "model": "auto",
         "connections": 1,
         "window": "4MiB",
         "congestion": "cubic",

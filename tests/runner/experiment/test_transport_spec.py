@@ -6,7 +6,7 @@ from wanbed.runner.experiment.transport_spec import TransportSpec
 
 def test_what_is_left_out_is_one_connection_of_cubic_as_a_stock_debian_has_it() -> None:
     spec = TransportSpec()
-    assert (spec.model, spec.connections, spec.window, spec.congestion) == ("tcp", 1, 4300 * 1024, "cubic")
+    assert (spec.model, spec.connections, spec.window, spec.congestion) == ("auto", 1, 4300 * 1024, "cubic")
     assert (spec.slow_start_after_idle, spec.overlap, spec.sharing) == (True, True, "none")
     assert (spec.pipelines_per_cell, spec.all_reduce) == ("auto", "ring")
     assert (spec.all_reduce_overlap, spec.bucket) == (False, 25 * 2**20)

@@ -15,6 +15,7 @@ from tests.support.runner.small_experiment import sweep_point
 from tests.support.simulator.simulation_of import simulation_of
 from wanbed.runner.experiments.shipped_experiments import shipped_experiments
 from wanbed.runner.simulator.variant_simulation import simulate_variant
+from wanbed.runner.tcp.effects import TcpEffects
 
 ITERATIONS, EXPORTED = 4, 2
 PATHS = {each.name: each.path for each in shipped_experiments()}
@@ -40,7 +41,8 @@ def test_a_replay_has_the_period_of_the_schedule(tmp_path: Path, experiment: str
     document = {key: value for key, value in document.items() if key != "sweep"} | {"variants": [written]}
     point = sweep_point(document)
     variant = point.variants[0]
-    trained = simulate_variant(point.topology, variant, ITERATIONS)
+    # Of a trace no packets are followed.
+    trained = simulate_variant(point.topology, variant, ITERATIONS, effects=TcpEffects(packets=False))
     folder = write_trace(tmp_path, nodes_of(variant, trained, EXPORTED))
     replayed = simulation_of(replay_document(document, variant, folder, ITERATIONS), ITERATIONS)
     assert replayed.iteration_time_ns(1) == pytest.approx(trained.iteration_time_ns(1), rel=1e-6)

@@ -10,6 +10,7 @@ from wanbed.runner.planner.pricing import PricedIterations, price_of
 from wanbed.runner.planner.search_space import Candidate
 from wanbed.runner.simulator.simulation import KIND_CODES, HostTraffic, Simulation
 from wanbed.runner.simulator.variant_simulation import simulate_variant
+from wanbed.runner.tcp.effects import TcpEffects
 
 SHARED = {"transport": {"sharing": "temporal", "connections": "auto"}}
 
@@ -75,7 +76,10 @@ def test_one_of_equal_parts_has_the_price_and_the_bottleneck_of_all(name: str, c
     links = [{"between": ["a", "b"], "latency": "20ms", "node_pair_rate": "2Gbit", "rate": "6Gbit"}]
     task = task_of(document({"a": 4, "b": 4}, 2, variants=[{"name": "v", "schedule": name, **SHARED}], links=links))
     variant = task.resolve(Candidate(cells, 4 // cells, (("a", 1), ("b", 1))))
-    of_all, of_one = (simulate_variant(task.topology, variant, 3, one_part=one_part) for one_part in (False, True))
+    by_mean = TcpEffects(packets=False)
+    of_all, of_one = (
+        simulate_variant(task.topology, variant, 3, effects=by_mean, one_part=one_part) for one_part in (False, True)
+    )
     assert (of_all.parts, of_one.parts) == (1, cells)
     assert len(of_one.spans.rank) * cells == len(of_all.spans.rank)
     for field in fields(SpanColumns):

@@ -7,8 +7,7 @@ import pytest
 
 from wanbed.ground.errors import InputError
 from wanbed.runner.planner.experiment_file import parse_experiment
-from wanbed.runner.resolve.followed_packets import are_few_packets
-from wanbed.runner.resolve.pipeline_variant import PipelineVariant
+from wanbed.runner.resolve.followed_packets import follows_packets
 
 
 def experiment(transport: dict[str, Any], **sections: Any) -> dict[str, Any]:
@@ -40,7 +39,7 @@ def test_packets_that_cannot_be_followed_are_refused_with_the_remedy(
     expected = (
         "variants.0.transport.model: only a simulation models transport as packets: give engine: simulate"
         if reason is None
-        else f"variants.0.transport.model: packets are not followed {reason}: give tcp"
+        else f"variants.0.transport.model: packets are not followed {reason}: give mean"
     )
     with pytest.raises(InputError) as refusal:
         parse_experiment(experiment(transport, **sections), "exp.yaml", Path()).points()
@@ -57,5 +56,4 @@ def test_packets_are_counted_on_lines_without_rate_and_latency() -> None:
     document = {**experiment({}), "topology": lines, "variants": [{"name": "own", "schedule": "1f1b"}]}
     (point,) = parse_experiment(document, "exp.yaml", Path()).points()
     (variant,) = point.variants
-    assert isinstance(variant, PipelineVariant)
-    assert [are_few_packets(point.topology, [variant], iterations) for iterations in (2, 10**9)] == [True, False]
+    assert [follows_packets(point.topology, variant, iterations) for iterations in (2, 10**9)] == [True, False]

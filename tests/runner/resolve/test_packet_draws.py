@@ -57,7 +57,7 @@ def test_links_impair_in_either_direction_unless_they_change() -> None:
     assert not is_impaired(network(loss="0.1%", events=[{"at": "1s", "latency": "20ms"}]), "east", "west")
 
 
-@pytest.mark.parametrize(("model", "drawn"), [("tcp", True), ("ideal", False)])
+@pytest.mark.parametrize(("model", "drawn"), [("auto", True), ("ideal", False)])
 def test_packets_are_drawn_where_tcp_crosses_an_impaired_link(model: str, drawn: bool) -> None:
     transport = TransportSpec.model_validate({"model": model})
     assert draws_packets(network(loss="0.1%"), transport) is drawn

@@ -115,6 +115,7 @@ def test_every_action_waits_for_the_send_before_it(schedule: str, times: Any, mi
 @pytest.mark.parametrize("sharing", ["none", "temporal"])
 def test_nothing_is_computed_during_a_send(schedule: str, sharing: str) -> None:
     document = {
+        "engine": "simulate",
         "topology": {
             "datacenters": [{"name": "a", "hosts": 4}, {"name": "b", "hosts": 4}],
             "intra": {"latency": "50us", "rate": "10Gbit"},
@@ -122,7 +123,9 @@ def test_nothing_is_computed_during_a_send(schedule: str, sharing: str) -> None:
         },
         "compute": {"forward": "30ms", "backward": "60ms", "optimizer": "9ms", "activation": "1MB", "gradient": "3MB"},
         "training": {"stages": 4, "pipelines": 2, "microbatches": 4, "iterations": 2, "warmup": 0},
-        "variants": [{"name": "v", "schedule": schedule, "transport": {"sharing": sharing, **BLOCKING}}],
+        "variants": [
+            {"name": "v", "schedule": schedule, "transport": {"model": "mean", "sharing": sharing, **BLOCKING}}
+        ],
     }
     spans = simulation_of(document, 2).spans
     kept = [*COMPUTING, *(KIND_CODES[kind] for kind in ("send", "all_reduce", "optimizer"))]

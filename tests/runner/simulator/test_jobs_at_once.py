@@ -29,7 +29,7 @@ def test_a_trunk_that_never_binds_leaves_each_as_alone(name: str) -> None:
 
 
 def test_a_trunk_of_half_the_rate_makes_equal_jobs_as_slow_as_each_alone_over_half_of_it() -> None:
-    same = [{"name": "ours", "schedule": "gpipe"}, {"name": "theirs", "schedule": "gpipe"}]
+    same = [{"name": name, "schedule": "gpipe", "transport": {"model": "mean"}} for name in ("ours", "theirs")]
     (beside, other), half = (
         (simulated(name, variants=same, rate="200Mbit") for name in ("ours beside theirs", "theirs beside ours")),
         simulated("ours", variants=same, rate="100Mbit"),

@@ -5,6 +5,7 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -61,6 +62,7 @@ def documents(draw: st.DrawFn) -> dict[str, Any]:
         topology["links"] = draw(st.sampled_from([[], [back]]))
     millis = st.integers(1, 30).map(lambda value: f"{value}ms")
     return {
+        "engine": "simulate",
         "topology": topology,
         "model": {"hidden": 64, "context": 64},
         "compute": {
@@ -83,6 +85,7 @@ def documents(draw: st.DrawFn) -> dict[str, Any]:
                 "name": "any",
                 "schedule": draw(st.sampled_from(SCHEDULES)),
                 "transport": {
+                    "model": "mean",
                     "connections": draw(st.sampled_from([1, 3, "auto"])),
                     "window": draw(st.sampled_from(["64KiB", "6MiB"])),
                     "sharing": "temporal" if per_point > 1 else "none",
@@ -482,7 +485,8 @@ def test_spans_of_one_part_are_the_first_of_all() -> None:
         training={"stages": 2, "pipelines": 8, "microbatches": 2, "iterations": 2, "warmup": 0},
     )
     point = sweep_point(document)
-    every, one = (simulate_variant(point.topology, point.variants[0], 2, one_part=each) for each in (False, True))
+    by_mean = partial(simulate_variant, point.topology, point.variants[0], 2, effects=TcpEffects(packets=False))
+    every, one = (by_mean(one_part=each) for each in (False, True))
     assert (every.parts, one.parts) == (1, 4)
     assert one.spans.rank.tolist() == [rank for rank in every.spans.rank.tolist() if rank < 4]
     assert set(every.spans.rank.tolist()) == set(range(16))

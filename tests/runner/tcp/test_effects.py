@@ -5,6 +5,6 @@ from wanbed.runner.tcp.effects import effects_of
 
 
 def test_an_ideal_transport_has_no_effect_of_tcp_and_any_other_all_of_them() -> None:
-    ideal, tcp = (effects_of(TransportSpec.model_validate({"model": model})) for model in ("ideal", "tcp"))
+    ideal, real = (effects_of(TransportSpec.model_validate({"model": model})) for model in ("ideal", "auto"))
     assert set(asdict(ideal).values()) == {False}
-    assert set(asdict(tcp).values()) == {True}
+    assert set(asdict(real).values()) == {True}

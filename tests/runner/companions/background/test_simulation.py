@@ -112,7 +112,8 @@ def test_a_bulk_flow_takes_half_of_a_trunk_that_training_keeps_busy() -> None:
 
 def test_a_trunk_that_is_wide_enough_for_all_leaves_training_as_alone() -> None:
     wan = {"rate": "400Mbit", "node_pair_rate": "100Mbit"}
-    alone, beside = (simulated(with_background(*flows, wan=wan)) for flows in ((), (TO_WEST,)))
+    by_mean = [{"name": "1f1b", "schedule": "1f1b", "transport": {"model": "mean"}}]
+    alone, beside = (simulated(with_background(*flows, wan=wan, variants=by_mean)) for flows in ((), (TO_WEST,)))
     for column in ("rank", "kind", "iteration", "microbatch", "start_ns", "end_ns", "size_bytes", "peer"):
         assert np.array_equal(getattr(alone.spans, column), getattr(beside.spans, column)), column
 

@@ -78,7 +78,7 @@ def test_equal_parts_see_the_same_course(document: dict[str, Any], course: Chang
 
 @settings(max_examples=25, deadline=None)
 @example(ACTIVATION_ABOVE_ITS_WINDOW, [(MS, {}), (2001 * MS, {})], "ideal")
-@given(documents(), changes(), st.sampled_from(["tcp", "ideal"]))
+@given(documents(), changes(), st.sampled_from(["mean", "ideal"]))
 def test_every_byte_arrives_once_in_order_and_none_before_the_bound(
     document: dict[str, Any], course: Changes, model: str
 ) -> None:

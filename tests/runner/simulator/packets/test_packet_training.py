@@ -55,7 +55,7 @@ def test_each_way_to_train_is_followed(transport: dict[str, Any], schedule: str,
     followed = simulated("packets", transport, schedule, training)
     spans = followed.spans
     assert (spans.start_ns <= spans.end_ns).all()
-    mean = simulated("tcp", transport, schedule, training)
+    mean = simulated("mean", transport, schedule, training)
     assert len(spans.rank) == len(mean.spans.rank)
     assert followed.iteration_time_ns(1) == pytest.approx(mean.iteration_time_ns(1), rel=0.25)
     assert followed.traffic != ()

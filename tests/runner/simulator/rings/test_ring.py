@@ -107,7 +107,7 @@ def test_buckets_follow_each_other_through_all_rings() -> None:
     gradient=st.sampled_from(["32B", "100kB", "5MB"]),
     buckets=st.sampled_from([{}, {"all_reduce_overlap": True, "bucket": "1MB"}]),
     slower=st.sampled_from([{}, {"slower": [{"pipeline": 1, "factor": 9}]}]),
-    model=st.sampled_from(["tcp", "ideal"]),
+    model=st.sampled_from(["auto", "ideal"]),
 )
 def test_no_iteration_is_shorter_than_its_lower_bound(
     *,
@@ -127,11 +127,11 @@ def test_no_iteration_is_shorter_than_its_lower_bound(
         wan=wan,
         intra={"latency": "50us", "rate": rate},
         compute={"gradient": gradient, **slower},
-        transport={**buckets, "model": model, **({"connections": connections} if model == "tcp" else {})},
+        transport={**buckets, "model": model, **({"connections": connections} if model == "auto" else {})},
     )
     point = sweep_point(written)
     bounds = lower_bounds(point.topology, point.variants[0], 2)
-    simulation = simulated(written, TcpEffects() if model == "tcp" else IDEAL)
+    simulation = simulated(written, TcpEffects() if model == "auto" else IDEAL)
     assert bounds is not None
     assert 0 < bounds.makespan.time_ns <= min(end_ns - begin_ns for begin_ns, end_ns in simulation.windows_ns)
     assert 0 < bounds.period.time_ns <= simulation.windows_ns[-1][1] / 2

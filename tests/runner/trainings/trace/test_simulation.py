@@ -92,7 +92,8 @@ def test_a_replayed_iteration_takes_as_long_as_the_schedules(
 ) -> None:
     point = sweep_point(document)
     variant = point.variants[0]
-    simulation = simulate_variant(point.topology, variant, 1)
+    # Of a trace no packets are followed.
+    simulation = simulate_variant(point.topology, variant, 1, effects=TcpEffects(packets=False))
     nodes = nodes_of(variant, simulation, 0)
     # What another program reads has every computation, and both halves of every message.
     found = [node for rank in nodes.values() for node in rank_file(rank_bytes(rank))[1]]

@@ -13,6 +13,7 @@ from wanbed.workloads.message import Message
 from wanbed.workloads.rank_config import RankConfig
 from wanbed.workloads.replica_sums import Gatherer, GradientNorm, ReplicaSums
 from wanbed.workloads.schedules.action import Action
+from wanbed.workloads.schedules.fixed_order import FixedOrder
 from wanbed.workloads.schedules.group_by_group import group_by_group
 from wanbed.workloads.schedules.pipeline_shape import VirtualStages
 from wanbed.workloads.schedules.schedule import Schedule, ScheduleError
@@ -124,6 +125,7 @@ class Rank:
             self._copy_thread = CopyThread(compute.outgoing, transport.send, lambda fault: events.put(Failed(fault)))
         self._early: dict[int, list[tuple[Message, memoryview]]] = {}
         self._iteration = 0
+        self._asked: tuple[int, Message] | None = None
         self._swapped = None if model is None else model.swapped
         # What a group passes on to another stays on the device.
         self._passes_payloads = computation.reads_payloads and self._swapped is None
@@ -192,14 +194,29 @@ class Rank:
             self._handle_all()
             action = schedule.next(stage)
             if action is None:
+                self._ask(schedule)
                 self._handle_next()
                 continue
             start_ns, end_ns = self._sums.perform(action, schedule, stage)
             schedule.finished(stage, action)
+            if self._config.overlap:
+                # Before the message of this action, behind which the request would wait on the connection.
+                self._ask(schedule)
             if (sends := schedule.sends(stage, action)) is not None:
                 self._pass_on(schedule, action, *sends)
             span = Span(action.kind.value, self._iteration, action.microbatch, start_ns, end_ns)
             self._computed.append(span._replace(virtual_stage=self._virtual_stage(action.chunk)))
+
+    def _ask(self, schedule: Schedule) -> None:
+        """Ask for the message that the schedule waits for, once, where receives block."""
+        if not self._config.links.on_request:
+            return
+        if not isinstance(schedule, FixedOrder):
+            raise ScheduleError(f"{type(schedule).__name__} has no fixed order, which says what a rank waits for")
+        awaited = schedule.awaited(self._config.place.stage)
+        if awaited is not None and self._asked != (self._iteration, awaited[1]):
+            self._asked = self._iteration, awaited[1]
+            self._transport.request(*self._asked)
 
     def _pass_on(self, schedule: Schedule, action: Action, to_stage: int, message: Message) -> None:
         """Send what ``action`` has computed, or hand it over to another virtual stage of this rank."""

@@ -7,7 +7,7 @@ loads of links; the makespan's has the fill and drain besides. Where optimizer s
 begins before all have ended: the period then has the fill and drain too, with one optimizer step of the first stage.
 
 What makes real iterations longer is left out: headers, slow start, the part of a window that a kernel gives, scatter
-and gather, blocking sends, turns, the way of a gradient norm.
+and gather, blocking sends and receives, turns, the way of a gradient norm.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

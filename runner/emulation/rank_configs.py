@@ -219,6 +219,7 @@ def _links(point: SweepPoint, variant: PipelineVariant, setting: SharedConfig, p
         ),
         star=_star(point, variant, setting, place),
         window_bytes=None if setting.models_tcp else variant.tcp.window_bytes,
+        on_request=variant.receives_block,
     )
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from functools import partial
 from operator import eq
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
@@ -22,6 +22,8 @@ from wanbed.testbed.network.tcp_settings import DEFAULT_WINDOW_BYTES
 
 OVERLAPS_ALL_REDUCE = False
 """The default of ``all_reduce_overlap``."""
+INTO_BUFFERS: Final = "buffers"
+"""The default of ``receive``."""
 BUCKET_BYTES = 25 * 2**20
 """The default of ``bucket``, that of torch's ``DistributedDataParallel``."""
 
@@ -63,6 +65,15 @@ class TransportSpec(StrictModel):
         description="Whether a GPU computes while it sends. With `false` it starts nothing further until the last byte "
         "of its message has left it, as in stacks whose sends block; messages still arrive.",
         examples=[False],
+    )
+    receive: Literal["buffers", "blocks"] = Field(
+        default=INTO_BUFFERS,
+        exclude_if=partial(eq, INTO_BUFFERS),
+        description="When a message between two stages is sent. `buffers`: as soon as it is made; it arrives in a "
+        "buffer, whatever the receiver's GPU does. `blocks`: only once the receiver has come to the action that needs "
+        "it and has told the sender so, which takes the one-way latency; until it has arrived the receiver computes "
+        "nothing. Needs a schedule of fixed order. With `overlap: false` both GPUs wait for each other.",
+        examples=["blocks"],
     )
     sharing: Literal["none", "temporal"] = Field(
         default="none",
@@ -119,6 +130,11 @@ class TransportSpec(StrictModel):
                 "all_reduce: ring, or all_reduce_overlap: false"
             )
         return self
+
+    @property
+    def receives_into_buffers(self) -> bool:
+        """True if messages between stages come into buffers, and do not wait for the receiver's GPU."""
+        return self.receive == INTO_BUFFERS
 
     @property
     def sums_over_transport(self) -> bool:

@@ -7,7 +7,9 @@ second at the computation that made the tensor, and the time between making and 
 sending, latency. An all-reduce goes back to the replica that was ready last: to the all-reduce before it, or to the
 computation that made its gradients, which goes on meanwhile if all-reduces overlap with backwards. A computation that
 began later than both was held back by its schedule; an optimizer step that did waited for what its GPU still had to
-send, which is the link's time. Where sends block, a computation waits for its GPU's previous send too. So every
+send, which is the link's time. Where sends block, a computation waits for its GPU's previous send too. Where
+receives block, a tensor that was made before its receiver had come to the receive goes back to the work before that,
+and the link's time has the request in it. So every
 nanosecond of the path belongs to exactly one part.
 
 Beside it stand the busiest GPU and the busiest link of that time:
@@ -141,7 +143,7 @@ class _Walk:
             (spans.kind, spans.iteration, spans.microbatch, spans.start_ns, spans.end_ns, spans.peer), axis=1
         )
         self._ranks: dict[int, _Rank] = {}
-        self._sends_block = variant.sends_block
+        self._sends_block, self._receives_block = variant.sends_block, variant.receives_block
 
     def stretches(self) -> Iterator[tuple[Part, int, int, bool]]:
         """Yield each stretch of the path, the last one first: part, start, end, and whether a transfer crosses it."""
@@ -161,12 +163,19 @@ class _Walk:
             held_ns, held_by = self._spans(rank).held(computed) if computed >= 0 and self._sends_block else (0, rank)
             held_ns = held_ns if held_ns <= start_ns else 0
             maker = self._maker(rank, kind, iteration, microbatch)
-            if maker is not None and max(before_ns, held_ns) < maker[2] <= start_ns:
-                other, number, arrival_ns = maker
+            free_ns = max(before_ns, held_ns)
+            if maker is not None and free_ns < maker[2] <= start_ns:
+                other, made, arrival_ns = maker
+                made_ns, link = self._spans(other).work[made][4], self._link(rank, other)
                 yield self._part("schedule", rank), arrival_ns, start_ns, False
-                yield self._link(rank, other), self._spans(other).work[number][4], arrival_ns, True
-                rank, cut_ns = other, None
-                continue
+                if made_ns >= free_ns or not self._receives_block:
+                    yield link, made_ns, arrival_ns, True
+                    rank, number, cut_ns = other, made, None
+                    continue
+                # The request crosses the link before the tensor does.
+                yield link, free_ns, arrival_ns, True
+                yield link, free_ns, free_ns, True
+                start_ns = free_ns
             if held_ns > before_ns:
                 yield self._part("schedule", rank), held_ns, start_ns, False
                 yield self._link(rank, held_by), self._spans(rank).work[computed][4], held_ns, False

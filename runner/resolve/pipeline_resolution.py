@@ -11,6 +11,7 @@ from wanbed.runner.resolve.all_reduce_check import check_all_reduce, check_segme
 from wanbed.runner.resolve.cell_costs import cell_costs, pipelines_to_share
 from wanbed.runner.resolve.pipeline_variant import AmongJobs, PipelineVariant, PlannedPlacement
 from wanbed.runner.resolve.placement import ConfiguredPlacement, Placement, place_stages
+from wanbed.runner.resolve.receive_check import check_receive, check_rendezvous
 from wanbed.runner.resolve.replica_times import ReplicaTimes, check_measured, replica_times, usual_costs
 from wanbed.runner.resolve.schedule_check import check_schedule, planned
 from wanbed.runner.resolve.stage_costs import StageCosts, stage_costs, virtual_stage_costs
@@ -63,6 +64,7 @@ def resolve_pipeline(written: WrittenVariant, where: Choose | Layout, *, plans: 
     spec, variant = written.spec, written.variant
     choice = choose_schedule(written)
     schedule, whole_replicas = choice.kind, choice.whole_replicas or alone is not None
+    check_receive(written, schedule)
     cut = training_cut(written, whole_replicas=whole_replicas)
     if schedule is None:
         check_baseline(written, cut)
@@ -272,6 +274,7 @@ def _checked_plan(written: WrittenVariant, schedule: type[Schedule], variant: Pi
     try:
         if costs is None or not issubclass(schedule, PlannedSchedule):
             check_schedule(path, variant.shape, options)
+            check_rendezvous(create_schedule(path, variant.shape, options), variant.transport)
             return None
         plan = planned(schedule, costs, options)
         check_schedule(path, costs.shape, options_for(plan, 0))

@@ -113,6 +113,11 @@ class ResolvedVariant(ABC):
         return not self.transport.overlap
 
     @property
+    def receives_block(self) -> bool:
+        """Tell whether a message between stages is sent only once its receiver waits for it, and computes nothing."""
+        return not self.transport.receives_into_buffers
+
+    @property
     def pipelines(self) -> int:
         """The number of pipelines, which are the replicas of the model."""
         return len(self.placement.pipelines)

@@ -146,6 +146,8 @@ def _of_variant(spec: ExperimentSpec, topology: Topology, variant: VariantSpec) 
         yield NotModelled("transport.all_reduce", transport.all_reduce, variants=names)
     if not transport.overlap and _takes_early(spec, topology, transport):
         yield NotModelled("transport.overlap", "false with windows beyond what the links hold", variants=names)
+    if not transport.receives_into_buffers and _takes_early(spec, topology, transport):
+        yield NotModelled("transport.receive", "blocks with windows beyond what the links hold", variants=names)
     for companion in COMPANIONS:
         if getattr(spec, companion, None) and not has_layer(companion, "record"):
             yield NotModelled(companion, "beside training", variants=names)

@@ -10,6 +10,7 @@ from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 from wanbed.runner.simulator.simulated_spans import WorkNumbers
 from wanbed.runner.simulator.surroundings import AllReduce
 from wanbed.workloads.compute.varied_durations import DurationDraws
+from wanbed.workloads.message import Message
 from wanbed.workloads.schedules.action import ActionKind
 
 
@@ -18,7 +19,8 @@ class RankState:
     """One stage of one pipeline. ``number`` counts the simulated ranks, ``mate`` the pipelines of the DP-cell.
 
     ``durations_ns`` are those of each chunk, and ``numbers`` what its spans have added to the microbatch. ``held`` is
-    true while sends block and the last one has not left. ``buckets_bytes`` is empty unless all-reduces overlap with the
+    true while sends block and the last one has not left. ``asked`` is, where receives block, the iteration and the
+    message that it has asked for last. ``buckets_bytes`` is empty unless all-reduces overlap with the
     last backward. Then ``unended`` counts what the update awaits: the last bucket's all-reduce, and the rank's last
     action. ``lost`` is whether it has been killed: nothing of it happens any more. ``schedule`` is its ``Schedule``
     without that type, for the reason that is given there; None between iterations.
@@ -40,6 +42,7 @@ class RankState:
     unsent: int = 0
     sent_ns: int = 0
     updates: bool = False
+    asked: tuple[int, Message] | None = None
     done: bool = False
     buckets_bytes: tuple[int, ...] = ()
     unended: int = 0

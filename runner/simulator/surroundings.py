@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from wanbed.runner.simulator.channels.transfers import Arrived, Released
+from wanbed.runner.tcp.channel import Known
 from wanbed.workloads.message import MessageKind
 
 
@@ -17,6 +18,12 @@ class Transfers(Protocol):
         """Queue a transfer that pipeline number ``mate`` of the DP-cell has produced.
 
         Call ``arrived`` once its times are known, and ``released`` once it is known when it has left its own sender.
+        """
+
+    def request(self, now_ns: int, mate: int, known: Known) -> None:
+        """Ask, from the sending end, for a message of the other direction, of pipeline ``mate`` of the DP-cell.
+
+        Call ``known`` with the time at which the other end knows.
         """
 
 

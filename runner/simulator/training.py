@@ -4,7 +4,8 @@ Each rank behaves like ``wanbed.workloads.rank``. It asks its schedule for an ac
 message arrives, computes, and sends the result. At the end of an iteration it all-reduces its gradients with the other
 replicas of its stage, waits until everything that it sent has left, runs the optimizer, and begins the next iteration
 without a barrier. Where optimizer steps wait for all stages, it takes part in the all-reduce of the gradient norm
-before that. Where sends block, it also waits after each of them.
+before that. Where sends block, it also waits after each of them. Where receives block, a transfer begins once the
+sender knows that the receiver's next action waits for it.
 
 Times are integer nanoseconds. All events of one instant are handled first, in the order in which they were added. Then
 the schedules of all affected ranks are asked, in order of rank. So the same input gives the same spans.
@@ -35,6 +36,7 @@ from wanbed.workloads.message import Message, MessageKind
 from wanbed.workloads.schedules.action import Action, ActionKind
 from wanbed.workloads.schedules.schedule import Schedule, ScheduleError, load_schedule
 from wanbed.workloads.transport.links_config import NORM_BYTES
+from wanbed.workloads.transport.requests import Requests
 
 PULSE_INSTANTS: Final = 1000
 """A pulse follows so many simulated instants, which is about ten times a second."""
@@ -91,6 +93,7 @@ class Training:
 
         Times are in nanoseconds, sizes in bytes. With virtual stages the microbatch is a number of ``WorkNumbers``.
         """
+        self._requests = Requests()
         self._synchronizations = Synchronizations(variant, iterations, events, rings, self.rows)
         # Called before a rank begins another iteration, unless a synchronisation of its is under way.
         self.advanced: Callable[[int, RankState], None] | None = None
@@ -194,7 +197,28 @@ class Training:
         if complete:
             rank.schedule = None
             self._complete(rank)
+        elif self._variant.receives_block:
+            self._ask(rank, schedule)
         self._leave_idle(rank)
+
+    def _ask(self, rank: RankState, schedule: Any) -> None:
+        """Tell the sender of the message that the rank has come to that it waits for it."""
+        awaited = schedule.awaited(rank.stage)
+        if awaited is None or rank.asked == (rank.iteration, awaited[1]):
+            return
+        message = awaited[1]
+        rank.asked = rank.iteration, message
+        key, events = (rank.number, rank.iteration, message), self._events
+
+        def known(at_ns: int) -> None:
+            events.at(max(at_ns, events.now_ns), self._asked, key)
+
+        back = _GRADIENT if message.kind is _ACTIVATION else _ACTIVATION
+        virtual = self._layout.number(rank.stage, message.chunk)
+        self._transfers[rank.pipeline, virtual, back].request(events.now_ns, rank.mate, known)
+
+    def _asked(self, _: int, key: tuple[int, int, Message]) -> None:
+        self._requests.asked(key)
 
     def _leave_idle(self, rank: RankState) -> None:
         """Handle that a rank may have nothing to compute for now."""
@@ -245,6 +269,9 @@ class Training:
         self._last.append((now_ns, rank, action))
         number = rank.numbers[action.chunk] + action.microbatch
         self.rows.extend((rank.rank, _ACTION_CODES[action.kind], rank.iteration, number, start_ns, now_ns, 0, NO_PEER))
+        if self._variant.receives_block and not self._variant.sends_block:
+            # Before the message of this action, behind which the request would wait on the connection.
+            self._ask(rank, schedule)
         if sends is not None and sends[0] == stage and self._layout.chunks > 1:
             self._arrive(now_ns, (rank, rank.iteration, sends[1]))
         elif sends is not None:
@@ -282,7 +309,15 @@ class Training:
             if rank.updates and not rank.unsent:
                 self._update(now, rank)
 
-        self._transfers[rank.pipeline, sender, message.kind].offer(now_ns, rank.mate, microbatch, arrived, released)
+        transfers = self._transfers[rank.pipeline, sender, message.kind]
+        if not self._variant.receives_block:
+            transfers.offer(now_ns, rank.mate, microbatch, arrived, released)
+            return
+
+        def begin() -> None:
+            transfers.offer(self._events.now_ns, rank.mate, microbatch, arrived, released)
+
+        self._requests.made((receiver.number, iteration, message), begin)
 
     def _release_at(self, rank: RankState, left_ns: int) -> None:
         self._events.at(max(left_ns, self._events.now_ns), self._release, rank)

@@ -7,6 +7,7 @@ from typing import Protocol
 from wanbed.testbed.network.flow_model.line import Line
 from wanbed.testbed.network.flow_model.striping import Striping
 from wanbed.testbed.network.flow_model.window import BOUNDED, TcpWindow
+from wanbed.workloads.transport.frame import HEADER_BYTES
 
 Left = Callable[[int, int], None]
 """Called once, with the times at which a transfer's first byte leaves and its last byte has left."""
@@ -14,6 +15,9 @@ Left = Callable[[int, int], None]
 Accepted = Callable[[int], None]
 """Called once, with the time at which the windows have let out a transfer's last byte: the network has it from then on,
 not the sender."""
+
+Known = Callable[[int], None]
+"""Called once, with the time at which a request arrives, which may be in the future."""
 
 
 class Channel(Protocol):
@@ -52,6 +56,12 @@ class Channel(Protocol):
         connections: its last byte may be delayed by a connection with a small window, while later transfers go on.
         ``at_once`` is False for data that the sender hands over gradually, such as a ring's segments, which mixes on
         the line with other traffic.
+        """
+
+    def request(self, now_ns: int, known: Known) -> None:
+        """Send a request, which overtakes the transfers that have not begun. It keeps a connection from being idle.
+
+        Without headers it takes the latency alone, and is not counted.
         """
 
 
@@ -115,6 +125,13 @@ class PrivateChannel:
         left(*self.transmit(available_ns, size_bytes, striping))
         if accepted is not None:
             accepted(self.accepted_ns)
+
+    def request(self, now_ns: int, known: Known) -> None:
+        """Send a request as ``Channel.request`` says, from ``now_ns`` on if transfers are under way."""
+        left_ns = now_ns
+        if self.line.headers and self._free_ns <= now_ns:
+            left_ns = self.transmit(now_ns, HEADER_BYTES)[1]
+        known(self.arrival_ns(left_ns))
 
     def transmit(self, available_ns: int, size_bytes: int, striping: Striping | None = None) -> tuple[int, int]:
         """Queue a transfer. Return when its first byte leaves and when its last byte has left."""

@@ -7,11 +7,15 @@ from typing import Any, ClassVar, Final
 
 from wanbed.ground.compiled_core.own_subclasses import mypyc_attr
 from wanbed.ground.errors import shown
-from wanbed.workloads.schedules.action import Action, ActionKind, known_action
+from wanbed.workloads.message import Message, MessageKind
+from wanbed.workloads.schedules.action import TAKES_GRADIENT, Action, ActionKind, known_action
 from wanbed.workloads.schedules.pipeline_shape import PipelineShape
 from wanbed.workloads.schedules.schedule import Schedule, ScheduleError, in_whole_numbers, require_method
 
+_FORWARD: Final = ActionKind.FORWARD
 _RECOMPUTE: Final = ActionKind.RECOMPUTE
+_ACTIVATION: Final = MessageKind.ACTIVATION
+_GRADIENT: Final = MessageKind.GRADIENT
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -55,6 +59,34 @@ class FixedOrder(Schedule):
         """Return the next action of the stage's list, ready or not; None at its end."""
         order = self._orders.get(stage, ())
         return order[self._positions[stage]] if self._positions[stage] < len(order) else None
+
+    def awaited(self, stage: int) -> tuple[int, Message] | None:
+        """Return the message that the next action of the stage's list waits for, after the stage that sends it.
+
+        Return None while an action is running, and if the next one needs no message, has it, or gets it from another
+        virtual stage of this stage. Only ``next`` makes the list: it must have been called.
+        """
+        own: Any = self
+        action = self.upcoming(stage)
+        if action is None or self._running[stage] is not None or not self._exists(action):
+            return None
+        kind, microbatch, chunk = action.kind, action.microbatch, action.chunk
+        number = self.virtual.number(stage, chunk)
+        if kind is _FORWARD:
+            if number == 0 or self._states[stage][chunk].activations[microbatch]:
+                return None
+            sender, needed = number - 1, _ACTIVATION
+        elif kind in TAKES_GRADIENT or (kind is _RECOMPUTE and not self.recomputes_ahead):
+            if own.gradient_there(stage, microbatch, chunk):
+                return None
+            sender, needed = number + 1, _GRADIENT
+        else:
+            return None
+        from_stage = self.virtual.place(sender)[0]
+        return None if from_stage == stage else (from_stage, Message(needed, microbatch, chunk))
+
+    def _exists(self, action: Action) -> bool:
+        return 0 <= action.microbatch < self.shape.microbatches and 0 <= action.chunk < self.shape.virtual_stages
 
     def _whole_order(self, stage: int) -> tuple[Action, ...]:
         """Return the list of ``stage``. Raise ScheduleError if it has more actions than there are, or anything else."""

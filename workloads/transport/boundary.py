@@ -18,6 +18,7 @@ what was read before.
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from wanbed.workloads.message import Message, MessageKind
 from wanbed.workloads.transport.chunk_queues import ChunkQueue, CreditQueue, QueuedChunk, RelayQueue, TurnQueue
@@ -27,6 +28,7 @@ from wanbed.workloads.transport.link import Arrival, Link
 from wanbed.workloads.transport.links_config import BoundaryConfig, LinksConfig
 from wanbed.workloads.transport.peer import Peer
 from wanbed.workloads.transport.receive_buffers import Assembly, BufferPool
+from wanbed.workloads.transport.requests import Requests
 
 FRAME_KINDS = {MessageKind.ACTIVATION: FrameKind.ACTIVATION, MessageKind.GRADIENT: FrameKind.GRADIENT}
 
@@ -89,6 +91,11 @@ class _Relay:
         self.on_sent(self)
 
 
+def _requested(header: FrameHeader) -> str:
+    kind = FrameKind(header.total_bytes).name.lower()
+    return f"the {kind} of microbatch {header.number} in iteration {header.iteration} of pipeline {header.owner}"
+
+
 class Boundary:
     """One boundary of this rank's stage. Only ``check`` may be called outside of the I/O thread."""
 
@@ -127,6 +134,7 @@ class Boundary:
         self._own_turns = [microbatch for pipeline, microbatch in config.outgoing_turns if pipeline == self._own]
         self._offered = 0
         self._early: dict[tuple[int, int], tuple[Message, memoryview]] = {}
+        self._requests = Requests() if links_config.on_request else None
         self._window = relay_window(peer.connections)
         self._uncredited = dict.fromkeys(self.mates, 0)
         self._gathering = 0
@@ -161,7 +169,11 @@ class Boundary:
             raise ValueError(f"there is no microbatch {message.microbatch} in iteration {iteration}")
 
     def offer(self, iteration: int, message: Message, payload: memoryview) -> None:
-        """Send a transfer of this rank. Where the boundary has turns, it waits for its turn."""
+        """Send a transfer of this rank: at once, when it is asked for, or where the boundary has turns, in its turn."""
+        if self._requests is not None:
+            begin = partial(self._stripe, iteration, message, payload)
+            self._requests.made((iteration, message.microbatch), begin)
+            return
         if not self._own_turns:
             self._stripe(iteration, message, payload)
             return
@@ -169,6 +181,15 @@ class Boundary:
         while (offer := self._early.pop(self._next_own(), None)) is not None:
             self._stripe(self._next_own()[0], *offer)
             self._offered += 1
+
+    def asked(self, header: FrameHeader) -> None:
+        """Handle the request of the rank across for a transfer. Raise FrameError if that is not expected."""
+        if self._requests is None or header.owner != self._own:
+            raise FrameError(f"it asks for {_requested(header)}, and nothing waits for that")
+        if header.number >= self._microbatches or header.iteration >= self._links_config.iterations:
+            raise FrameError(f"it asks for {_requested(header)}, which does not exist")
+        if not self._requests.asked((header.iteration, header.number)):
+            raise FrameError(f"it asks for {_requested(header)} twice")
 
     def _next_own(self) -> tuple[int, int]:
         iteration, position = divmod(self._offered, len(self._own_turns))

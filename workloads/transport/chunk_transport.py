@@ -33,9 +33,17 @@ class ChunkMessages:
         if not 0 <= receiver < self.virtual.count:
             raise ValueError(f"there is no stage to send an {message.kind} to")
         to_stage, chunk = self.virtual.place(receiver)
-        return to_stage, (_KINDS.index(message.kind) * self.virtual.chunks + chunk) * self.microbatches + (
-            message.microbatch
-        )
+        return to_stage, self._number(replace(message, chunk=chunk))
+
+    def expected(self, stage: int, message: Message) -> tuple[int, int]:
+        """Return the stage that a message of ``stage`` comes from, and its number."""
+        sender = self.virtual.number(stage, message.chunk) - _step(message.kind)
+        return self.virtual.place(sender)[0], self._number(message)
+
+    def _number(self, received: Message) -> int:
+        """Return the number of a message, given with the chunk that receives it."""
+        part = _KINDS.index(received.kind) * self.virtual.chunks + received.chunk
+        return part * self.microbatches + received.microbatch
 
     def received(self, number: int) -> Message:
         """Return the message of that number, with the chunk that receives it."""
@@ -90,6 +98,11 @@ class ChunkTransport(StripedTransport):
         """Queue an activation for the next virtual stage or a gradient for the previous one, on another rank."""
         to_stage, number = self._numbers.addressed(self._stage, message)
         self.send_message(self._first_rank + to_stage, iteration, number, payload)
+
+    def request(self, iteration: int, message: Message) -> None:
+        """Ask the rank with the neighbouring virtual stage for a message that this rank waits for."""
+        from_stage, number = self._numbers.expected(self._stage, message)
+        self.request_message(self._first_rank + from_stage, iteration, number)
 
     def _named(self, event: Event) -> Event:
         match event:

@@ -1,16 +1,18 @@
 """All messages between this rank and one peer, each with a size of its own. A trace sends between any two ranks."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from wanbed.workloads.message import Message, MessageKind
 from wanbed.workloads.transport.boundary import Offering
 from wanbed.workloads.transport.chunk_queues import ChunkQueue, QueuedChunk
 from wanbed.workloads.transport.event import Event
-from wanbed.workloads.transport.frame import Cutting, FrameError, FrameHeader, FrameKind
+from wanbed.workloads.transport.frame import Cutting, FrameError, FrameHeader, FrameKind, request
 from wanbed.workloads.transport.link import Arrival, Link
 from wanbed.workloads.transport.links_config import ExchangeConfig, LinksConfig
 from wanbed.workloads.transport.peer import Peer
 from wanbed.workloads.transport.receive_buffers import Assembly, BufferPool
+from wanbed.workloads.transport.requests import Requests
 
 
 class Exchange:
@@ -38,6 +40,7 @@ class Exchange:
             size_bytes: Assembly(peer, MessageKind.ACTIVATION, self._cuttings[size_bytes], pool, report)
             for size_bytes in set(config.incoming_bytes)
         }
+        self._requests = Requests() if links_config.on_request else None
         self._links: Mapping[int, Link] = {}
 
     def use_links(self, links: Mapping[int, Link]) -> None:
@@ -53,7 +56,28 @@ class Exchange:
             raise ValueError(f"{self.peer} expects {sizes[number]} bytes, not {payload.nbytes}")
 
     def offer(self, iteration: int, number: int, payload: memoryview) -> None:
-        """Send a message."""
+        """Send a message, once it is asked for where the configuration says so."""
+        if self._requests is None:
+            self._send(iteration, number, payload)
+        else:
+            self._requests.made((iteration, number), partial(self._send, iteration, number, payload))
+
+    def request(self, iteration: int, number: int) -> None:
+        """Ask the peer for a message."""
+        own = self._links_config.pipeline
+        self._links[self.peer.rank].request(request(FrameKind.ACTIVATION, own, iteration, number))
+
+    def asked(self, header: FrameHeader) -> None:
+        """Handle the peer's request for a message. Raise FrameError if that is not expected."""
+        what = f"message {header.number} of iteration {header.iteration}"
+        if self._requests is None or header.owner != self._links_config.pipeline:
+            raise FrameError(f"it asks for {what}, and nothing waits for that")
+        if header.number >= len(self._config.outgoing_bytes) or header.iteration >= self._links_config.iterations:
+            raise FrameError(f"it asks for {what}, which does not exist")
+        if not self._requests.asked((header.iteration, header.number)):
+            raise FrameError(f"it asks for {what} twice")
+
+    def _send(self, iteration: int, number: int, payload: memoryview) -> None:
         size_bytes, pipeline = payload.nbytes, self._links_config.pipeline
         cutting, message = self._cuttings[size_bytes], Message(MessageKind.ACTIVATION, number)
         offering = Offering(self.peer, iteration, message, size_bytes, cutting.chunks, self._report)

@@ -11,7 +11,7 @@ from enum import IntEnum
 from typing import Any, NamedTuple
 from zlib import crc32
 
-WIRE_VERSION = 4
+WIRE_VERSION = 5
 
 CHUNK_BYTES = 1024 * 1024
 
@@ -41,7 +41,8 @@ class FrameKind(IntEnum):
 
     NORM is a segment of the ring of the gradient norm. PART is a chunk of what is summed over a star, or of the sum;
     STATE is one of what a replica begins with that joins a training under way. CREDIT lets the peer send more chunks of
-    a kind. After LAST_OWN the sender sends only chunks that it relays for others, after SHUTDOWN no frame.
+    a kind, REQUEST asks it for a message. After LAST_OWN the sender sends only chunks that it relays for others, after
+    SHUTDOWN no frame.
     """
 
     ACTIVATION = 1
@@ -53,6 +54,7 @@ class FrameKind(IntEnum):
     PART = 7
     STATE = 8
     NORM = 9
+    REQUEST = 10
 
 
 CHUNK_KINDS = (
@@ -63,6 +65,9 @@ CHUNK_KINDS = (
     FrameKind.STATE,
     FrameKind.NORM,
 )
+
+
+_REQUESTED_KINDS = (FrameKind.ACTIVATION, FrameKind.GRADIENT)
 
 
 class Hello(NamedTuple):
@@ -84,7 +89,8 @@ class FrameHeader(NamedTuple):
     ``owner`` is the pipeline whose transfer it is. ``number`` is the microbatch, the ring step of a SEGMENT or NORM,
     or the count of parts in a PART, whose ``iteration`` counts the sums; in a STATE it is how many sums were applied
     before its ``iteration``. CREDIT has the kind of chunk in ``number``, the count in ``total_bytes``, and zero in the
-    other fields. LAST_OWN and SHUTDOWN have zero in all fields.
+    other fields. REQUEST has the first four fields of the chunks that it asks for, but its kind, which is in
+    ``total_bytes``, and zero in the other fields. LAST_OWN and SHUTDOWN have zero in all fields.
     """
 
     kind: FrameKind
@@ -111,6 +117,11 @@ def credit(kind: FrameKind, chunks: int) -> FrameHeader:
     return FrameHeader(FrameKind.CREDIT, 0, 0, kind, chunks, 0, 0)
 
 
+def request(kind: FrameKind, owner: int, iteration: int, number: int) -> FrameHeader:
+    """Return the frame that asks for the activation or gradient of that pipeline, iteration and number."""
+    return FrameHeader(FrameKind.REQUEST, owner, iteration, number, kind, 0, 0)
+
+
 def decode_hello(frame: bytes | bytearray) -> Hello:
     """Parse ``HELLO_BYTES`` bytes. Raise FrameError if they are not a consistent hello of this version."""
     token, rank, connection, connections = _unsealed(frame, _HELLO_FIELDS, _HELLO_MAGIC, "hello")
@@ -135,6 +146,9 @@ def decode_header(frame: bytes | bytearray) -> FrameHeader:
     elif kind is FrameKind.CREDIT:
         if number not in CHUNK_KINDS or total_bytes < 1 or header != credit(FrameKind(number), total_bytes):
             raise FrameError("its credit is inconsistent")
+    elif kind is FrameKind.REQUEST:
+        if total_bytes not in _REQUESTED_KINDS or offset or length:
+            raise FrameError("its request is inconsistent")
     elif header not in {SHUTDOWN, LAST_OWN}:
         raise FrameError("its shutdown carries a chunk")
     return header

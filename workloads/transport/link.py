@@ -8,7 +8,7 @@ the kernel holds them once.
 
 import os
 import socket
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Protocol
@@ -178,7 +178,8 @@ class Link:
 
     ``window_bytes`` is the receive window of each connection, None to let the kernel choose it. ``blank`` is as for
     ``Connection``. ``queues`` hold the chunks to send, in order of precedence. ``credit_queues`` are those of them for
-    which the peer gives credit, by the kind of their chunks. ``place`` returns the arrival for a chunk.
+    which the peer gives credit, by the kind of their chunks. ``place`` returns the arrival for a chunk. ``asked``
+    handles the peer's request for a message.
 
     Call ``touch`` after adding to a queue. It puts the link into ``touched``, so that the I/O thread checks again what
     its connections wait for. ``read`` and ``write`` raise FrameError if the peer sent something invalid, EOFError if it
@@ -195,6 +196,7 @@ class Link:
         blank: bool,
         credit_queues: Mapping[FrameKind, CreditQueue],
         place: Callable[["Link", FrameHeader], Arrival],
+        asked: Callable[["Link", FrameHeader], None],
         touched: dict["Link", None],
     ) -> None:
         self.peer = peer
@@ -204,8 +206,10 @@ class Link:
         self._queues = queues
         self._credit_queues = credit_queues
         self._place = place
+        self._asked = asked
         self._touched = touched
         self._credits: Counter[FrameKind] = Counter()
+        self._requests: deque[FrameHeader] = deque()
         self._shutdowns: list[FrameHeader] = []
         self._sending: dict[Connection, QueuedChunk] = {}
         self._begun = 0
@@ -230,6 +234,11 @@ class Link:
     def give_credit(self, kind: FrameKind, chunks: int) -> None:
         """Let the peer send ``chunks`` more chunks of that kind."""
         self._credits[kind] += chunks
+        self.touch()
+
+    def request(self, header: FrameHeader) -> None:
+        """Ask the peer for a message, before any chunk that waits."""
+        self._requests.append(header)
         self.touch()
 
     def end_own(self) -> None:
@@ -265,8 +274,8 @@ class Link:
 
     @property
     def has_frames(self) -> bool:
-        """Return whether there are credits or chunks that any connection may send now."""
-        if self._credits:
+        """Return whether there are requests, credits or chunks that any connection may send now."""
+        if self._requests or self._credits:
             return True
         return any(queue.ready for queue in self._queues)
 
@@ -295,12 +304,8 @@ class Link:
 
     def _begin_frame(self, connection: Connection) -> bool:
         """Begin the next frame. Return False if there is none, or if the kernel accepts none on this connection."""
-        if self._credits:
-            kind, chunks = next(iter(self._credits.items()))
-            if not connection.begin_frame(credit(kind, chunks), _NOTHING):
-                return False
-            del self._credits[kind]
-            return True
+        if self._requests or self._credits:
+            return self._begin_frame_alone(connection)
         for queue in self._queues:
             if queue.ready:
                 chunk = queue.head
@@ -320,6 +325,19 @@ class Link:
             connection.shutdowns_sent += 1
             return True
         return False
+
+    def _begin_frame_alone(self, connection: Connection) -> bool:
+        """Begin the frame of a request or of credit, which no chunk follows."""
+        if self._requests:
+            begun = connection.begin_frame(self._requests[0], _NOTHING)
+            if begun:
+                self._requests.popleft()
+            return begun
+        kind, chunks = next(iter(self._credits.items()))
+        begun = connection.begin_frame(credit(kind, chunks), _NOTHING)
+        if begun:
+            del self._credits[kind]
+        return begun
 
     def read(self, connection: Connection) -> None:
         """Read from ``connection``, at most to the end of one chunk and the header of the next."""
@@ -390,6 +408,8 @@ class Link:
                     raise FrameError(f"it gives credit for {FrameKind(header.number).name.lower()}s that it never gets")
                 queue.grant(header.total_bytes)
                 self.touch()
+            case FrameKind.REQUEST:
+                self._asked(self, header)
             case _:
                 return True
         return False

@@ -263,6 +263,8 @@ class LinksConfig:
       boundaries.
     - ``star``: the star over which the replicas of the stage sum, None where they do not.
     - ``window_bytes``: the receive window of each connection, None to let the kernel choose it.
+    - ``on_request``: whether a message between stages is sent only once its receiver has asked for it. Boundaries then
+      have no turns.
 
     Raises ValueError naming the field.
     """
@@ -278,6 +280,7 @@ class LinksConfig:
     star: StarConfig | None = None
     window_bytes: int | None = None
     first_iteration: int = 0
+    on_request: bool = False
 
     def __post_init__(self) -> None:
         if self.window_bytes is not None and self.window_bytes < 1:
@@ -289,6 +292,8 @@ class LinksConfig:
         self._check_peers()
         for name, boundary in self.boundaries.named:
             self._check_boundary(f"boundaries.{name}", boundary)
+            if self.on_request and boundary.outgoing_turns:
+                raise ValueError(f"on_request: what is sent in turns, as boundaries.{name} has them, is not asked for")
         if self.exchanges and self.boundaries.named:
             raise ValueError("exchanges: a rank has stage boundaries or exchanges, not both")
         for exchange in self.exchanges:

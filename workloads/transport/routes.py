@@ -8,7 +8,7 @@ from wanbed.workloads.transport.boundary import FRAME_KINDS, Boundary
 from wanbed.workloads.transport.chunk_queues import ChunkQueue, CreditQueue
 from wanbed.workloads.transport.event import Event
 from wanbed.workloads.transport.exchange import Exchange
-from wanbed.workloads.transport.frame import FrameError, FrameHeader, FrameKind
+from wanbed.workloads.transport.frame import FrameError, FrameHeader, FrameKind, request
 from wanbed.workloads.transport.link import Arrival, Link
 from wanbed.workloads.transport.links_config import LinksConfig
 from wanbed.workloads.transport.peer import Peer
@@ -82,6 +82,7 @@ class Routes:
             blank=self._blank,
             credit_queues=credit_queues,
             place=self._place,
+            asked=self._asked,
             touched=self.touched,
         )
 
@@ -116,6 +117,21 @@ class Routes:
             f"it sent a chunk of the {header.kind.name.lower()} of microbatch {header.number} of pipeline "
             f"{header.owner}, which does not go over this link"
         )
+
+    def request(self, incoming: FrameKind, iteration: int, number: int) -> None:
+        """Ask the peer across the boundary from which that kind of chunks comes for a message."""
+        for boundary in self.boundaries.values():
+            if boundary.incoming is incoming:
+                boundary.link.request(request(incoming, self._own, iteration, number))
+
+    def _asked(self, link: Link, header: FrameHeader) -> None:
+        if link.peer.rank in self.exchanges:
+            self.exchanges[link.peer.rank].asked(header)
+            return
+        boundary = self.boundaries.get(FrameKind(header.total_bytes))
+        if boundary is None or boundary.peer.rank != link.peer.rank:
+            raise FrameError(f"it asks for an {FrameKind(header.total_bytes).name.lower()} that it never gets")
+        boundary.asked(header)
 
     def connect_again(self, rank: int, sockets: Sequence[socket.socket]) -> Link:
         """Return a new link to a rank of the star that has joined it, in place of the one whose connections ended."""

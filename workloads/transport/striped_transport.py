@@ -73,6 +73,16 @@ class StripedTransport:
         boundary.check(iteration, message, payload)
         self._request(lambda: boundary.offer(iteration, message, payload))
 
+    def request(self, iteration: int, message: Message) -> None:
+        """Ask the neighbour stage for a message that this rank waits for. Its configuration says ``on_request``."""
+        kind = FRAME_KINDS[message.kind]
+        self._request(lambda: self._routes.request(kind, iteration, message.microbatch))
+
+    def request_message(self, rank: int, iteration: int, number: int) -> None:
+        """Ask the peer ``rank`` for the message of that number that this rank waits for."""
+        exchange = self._routes.exchanges[rank]
+        self._request(lambda: exchange.request(iteration, number))
+
     def send_message(self, rank: int, iteration: int, number: int, payload: memoryview) -> None:
         """Queue message ``number`` of a trace for the peer ``rank``.
 

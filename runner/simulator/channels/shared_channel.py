@@ -20,10 +20,11 @@ from wanbed.runner.simulator.channels.changing_path import ChangingPath, Retrans
 from wanbed.runner.simulator.channels.shared_capacity import NodePairFlow, SharedCapacity
 from wanbed.runner.simulator.channels.stream import Sender
 from wanbed.runner.simulator.deadlock import SimulationError
-from wanbed.runner.tcp.channel import Accepted, Left
+from wanbed.runner.tcp.channel import Accepted, Known, Left
 from wanbed.testbed.network.flow_model.line import Line
 from wanbed.testbed.network.flow_model.striping import Striping
 from wanbed.testbed.network.flow_model.window import BOUNDED, Delay, TcpWindow
+from wanbed.workloads.transport.frame import HEADER_BYTES
 
 _MOST_STEPS: Final = 1000
 """The most windows of a transfer that are followed one by one only because the opposite direction may delay them."""
@@ -100,6 +101,17 @@ class SharedChannel(Sender):
         self._queued += size_bytes
         if len(self._waiting) == 1:
             self._await_next()
+
+    def request(self, now_ns: int, known: Known) -> None:
+        """Send a request as ``Channel.request`` says, from ``now_ns`` on if transfers are under way."""
+        if self._waiting or not self.line.headers:
+            known(self.arrival_ns(now_ns))
+            return
+
+        def left(_: int, end_ns: int) -> None:
+            known(self.arrival_ns(end_ns))
+
+        self.queue(now_ns, HEADER_BYTES, left)
 
     def _await_next(self) -> None:
         transfer = self._waiting[0]

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from wanbed.runner.simulator.event_queue import EventQueue
-from wanbed.runner.tcp.channel import Accepted, Channel, Left
+from wanbed.runner.tcp.channel import Accepted, Channel, Known, Left
 from wanbed.testbed.network.flow_model.line import Line
 from wanbed.testbed.network.flow_model.striping import Striping
 
@@ -67,6 +67,10 @@ class OwnTransfers:
         accepted = released if channel.releases_when_accepted else None
         self._channel.queue(now_ns, self._size_bytes, left, self._striping, accepted=accepted)
 
+    def request(self, now_ns: int, mate: int, known: Known) -> None:
+        """Send the request for a message of the other direction. Call ``known`` with the time at which it arrives."""
+        self._channel.request(now_ns, known)
+
 
 @dataclass
 class SharedTransfers:
@@ -112,6 +116,10 @@ class SharedTransfers:
         while (turn := self.turns[self._position]) in self._waiting:
             self._position = (self._position + 1) % len(self.turns)
             self._send(turn[0], self._waiting.pop(turn))
+
+    def request(self, now_ns: int, mate: int, known: Known) -> None:
+        """Do as ``OwnTransfers.request`` over the channel of that mate, which its receiver is at the end of."""
+        self.channels[mate].request(now_ns, known)
 
     def _send(self, owner: int, offer: _Offer) -> None:
         count = len(self.channels)

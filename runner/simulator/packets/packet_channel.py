@@ -12,11 +12,12 @@ from wanbed.runner.simulator.packets.congestion_control import Bbr, Cubic
 from wanbed.runner.simulator.packets.receiver import Receiver
 from wanbed.runner.simulator.packets.sender import TcpSender
 from wanbed.runner.simulator.packets.way import Gateways
-from wanbed.runner.tcp.channel import Accepted, Left
+from wanbed.runner.tcp.channel import Accepted, Known, Left
 from wanbed.testbed.network.flow_model.line import Line
 from wanbed.testbed.network.flow_model.striping import Striping
 from wanbed.testbed.network.shared_rate import FRAMES_MAX
 from wanbed.testbed.network.tcp_settings import TcpSettings
+from wanbed.workloads.transport.frame import HEADER_BYTES
 
 
 class _Transfer:
@@ -95,6 +96,16 @@ class PacketChannel:
         transfer = _Transfer(available_ns, size_bytes, chunks, left, accepted)
         self._waiting.append(transfer)
         self._events.at(max(available_ns, self._events.now_ns), self._available, transfer)
+
+    def request(self, now_ns: int, known: Known) -> None:
+        """Send a request as ``Channel.request`` says, on the connection that is writable first."""
+
+        def left(_: int, end_ns: int) -> None:
+            known(self.arrival_ns(end_ns))
+
+        transfer = _Transfer(now_ns, HEADER_BYTES, 1, left, None)
+        self._waiting.appendleft(transfer)
+        self._events.at(max(now_ns, self._events.now_ns), self._available, transfer)
 
     def _available(self, now_ns: int, transfer: _Transfer) -> None:
         if not transfer.size_bytes:

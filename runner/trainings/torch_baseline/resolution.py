@@ -30,7 +30,8 @@ class BaselineVariant(PipelineVariant):
 
 
 _OF_OUR_TRANSPORT = tuple(
-    f"transport.{name}" for name in ("connections", "sharing", "all_reduce", "all_reduce_overlap", "bucket", "overlap")
+    f"transport.{name}"
+    for name in ("connections", "sharing", "all_reduce", "all_reduce_overlap", "bucket", "overlap", "receive")
 )
 
 

@@ -78,3 +78,11 @@ def test_a_bucket_is_given_only_where_there_are_buckets() -> None:
 def test_the_document_says_only_where_a_gpu_does_not_compute_while_it_sends() -> None:
     assert TransportSpec(overlap=False).model_dump(mode="json")["overlap"] is False
     assert "overlap" not in TransportSpec().model_dump(mode="json")
+
+
+def test_the_document_says_only_where_a_receive_blocks() -> None:
+    blocks = TransportSpec(receive="blocks")
+    assert blocks.model_dump(mode="json")["receive"] == "blocks"
+    assert not blocks.receives_into_buffers
+    assert "receive" not in TransportSpec().model_dump(mode="json")
+    assert TransportSpec().receives_into_buffers

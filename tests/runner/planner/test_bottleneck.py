@@ -26,10 +26,10 @@ HELD_A, LINK = Part("schedule", ("a",), 0), Part("link", ("a", "b"))
 
 
 def path_of(
-    rows: list[Row], begin_ns: int = 0, cells: int = 1, *, overlap: bool = True
+    rows: list[Row], begin_ns: int = 0, cells: int = 1, *, overlap: bool = True, receive: str = "buffers"
 ) -> tuple[dict[Part, int], dict[Part, int]]:
     """Return the critical path of one iteration of two stages, one in each datacenter."""
-    variant_document = {"name": "v", "schedule": "gpipe", "transport": {"overlap": overlap}}
+    variant_document = {"name": "v", "schedule": "gpipe", "transport": {"overlap": overlap, "receive": receive}}
     task = task_of(document({"a": 2, "b": 2}, 2, variants=[variant_document]))
     variant = task.resolve(Candidate(cells, 1, (("a", 1), ("b", 1))))
     in_order = sorted(rows, key=lambda row: (row[0], row[3], row[4]))
@@ -46,6 +46,16 @@ ONE: list[Row] = [
     (1, "backward", 0, 40, 60, -1),
     (0, "receive", 0, 70, 75, 1),
     (0, "backward", 0, 75, 95, -1),
+]
+
+
+RECEIVED: list[Row] = [
+    (0, "forward", 0, 0, 10, -1),
+    (0, "forward", 1, 10, 20, -1),
+    (1, "receive", 0, 15, 30, 0),
+    (1, "forward", 0, 30, 40, -1),
+    (1, "receive", 1, 50, 65, 0),
+    (1, "forward", 1, 65, 75, -1),
 ]
 
 
@@ -143,6 +153,10 @@ BLOCKED: list[Row] = [(0, "forward", 0, 0, 10, -1), (0, "send", 0, 10, 40, 1), (
             {GPU_A: 10 + 20, LINK: 70},
             id="a tensor that arrives during a send that blocks is not waited for",
         ),
+        pytest.param(
+            RECEIVED, {"receive": "blocks"}, {GPU_A: 10, LINK: 20 + 25, GPU_B: 10 + 10}, id="receives that block"
+        ),
+        pytest.param(RECEIVED, {}, {GPU_A: 20, LINK: 45, GPU_B: 10}, id="receives that do not block"),
     ],
 )
 def test_the_path_goes_back_through_what_each_part_waited_for(
@@ -153,9 +167,17 @@ def test_the_path_goes_back_through_what_each_part_waited_for(
 
 @pytest.mark.parametrize(
     ("rows", "options", "crossings"),
-    [(ONE, {"begin_ns": 20}, {LINK: 1}), (LAST_SEND, {}, {}), (BLOCKED, {}, {}), (BLOCKED, {"overlap": False}, {})],
+    [
+        (ONE, {"begin_ns": 20}, {LINK: 1}),
+        (LAST_SEND, {}, {}),
+        (BLOCKED, {}, {}),
+        (BLOCKED, {"overlap": False}, {}),
+        (RECEIVED, {"receive": "blocks"}, {LINK: 3}),
+        (RECEIVED, {"receive": "blocks", "begin_ns": 39}, {LINK: 2}),
+        (RECEIVED, {}, {LINK: 1}),
+    ],
 )
-def test_waiting_for_a_send_crosses_no_link(
+def test_a_tensor_and_its_request_cross_the_link_and_waiting_for_a_send_does_not(
     rows: list[Row], options: dict[str, Any], crossings: dict[Part, int]
 ) -> None:
     assert path_of(rows, **options)[1] == crossings

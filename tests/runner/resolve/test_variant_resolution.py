@@ -209,6 +209,11 @@ def test_stages_are_as_many_as_the_pipelines_leave_gpus_for() -> None:
             "variants.0.transport.overlap: torch's Gloo makes its own connections: leave overlap out",
         ),
         (
+            [{"schedule": "torch-gpipe", "transport": {"receive": "blocks"}}],
+            {"compute": TORCH},
+            "variants.0.transport.receive: torch's Gloo makes its own connections: leave receive out",
+        ),
+        (
             [{"schedule": "torch-gpipe"}],
             {"compute": {**TORCH, "check_iteration": 0}, "training": {"warmup": 2}},
             "compute.check_iteration: torch runs every schedule here itself, and no profiler checks its busy times: ",

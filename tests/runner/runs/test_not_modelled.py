@@ -162,6 +162,17 @@ UDP_FLOW = {"name": "b", "from": "west", "to": "east", "protocol": "udp", "rate"
             id="sends that block where the network takes far more than its links hold",
         ),
         pytest.param(
+            {
+                "topology": wan(node_pair_rate="100Mbit"),
+                "variants": [
+                    variant("a", receive="blocks", window="1.4MiB"),
+                    variant("b", receive="blocks", window="700KiB"),
+                ],
+            },
+            (NotModelled("transport.receive", "blocks with windows beyond what the links hold", variants=("a",)),),
+            id="requests that wait behind what the network has taken",
+        ),
+        pytest.param(
             {"variants": [variant("a", all_reduce="gloo"), variant("b")], **TORCH},
             (
                 NotModelled("transport.all_reduce", "gloo", variants=("a",)),

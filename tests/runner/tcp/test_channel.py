@@ -11,6 +11,7 @@ from wanbed.testbed.network.flow_model.line import Line
 from wanbed.testbed.network.flow_model.striping import Striping
 from wanbed.testbed.network.flow_model.window import TcpWindow, opened
 from wanbed.testbed.network.tcp_settings import TcpSettings
+from wanbed.workloads.transport.frame import HEADER_BYTES
 
 LATENCY_NS = 20_000_000
 
@@ -36,6 +37,30 @@ def test_headers_take_their_share_of_the_rate() -> None:
 def test_times_are_rounded_up_to_whole_nanoseconds() -> None:
     channel = PrivateChannel(Line(3 * 10**9, LATENCY_NS, headers=False), window(None, None))
     assert channel.transmit(0, 1) == (0, 3)
+
+
+def test_a_request_overtakes_transfers_and_keeps_connections_from_being_idle() -> None:
+    line, known_ns = Line(800_000_000, LATENCY_NS, headers=True), []
+    channel = PrivateChannel(line, opened(line, 1, TcpSettings()))
+    channel.request(0, known_ns.append)
+    own_ns = line.duration_ns(HEADER_BYTES)
+    _, left_ns = channel.transmit(10**9, 2_000_000)
+    channel.request(10**9 + 1, known_ns.append)
+    assert known_ns == [own_ns + LATENCY_NS, 10**9 + 1 + LATENCY_NS]
+    assert channel.history[2] == HEADER_BYTES
+    used, idle = channel.copied(), channel
+    # A timeout is 240 ms.
+    used.request(left_ns + 15 * 10**7, known_ns.append)
+    begin_ns = left_ns + 3 * 10**8
+    took_ns = [each.transmit(begin_ns, 2_000_000)[1] - begin_ns for each in (used, idle)]
+    assert took_ns[0] < took_ns[1]
+
+
+def test_without_headers_a_request_takes_the_latency() -> None:
+    channel, known_ns = PrivateChannel(Line(8, LATENCY_NS, headers=False), window(None, None)), []
+    channel.request(5, known_ns.append)
+    assert known_ns == [5 + LATENCY_NS]
+    assert not channel.history
 
 
 transfers = st.lists(st.tuples(st.integers(0, 400_000_000), st.integers(1, 5_000_000)), min_size=1, max_size=15)

@@ -46,6 +46,7 @@ def test_both_ends_name_a_message_by_their_own_chunk(
     assert (to_stage, messages.received(number).chunk) == virtual.place(sender + step)
     assert messages.received(number) == replace(own, chunk=messages.received(number).chunk)
     assert messages.sent(to_stage, number) == own
+    assert messages.expected(to_stage, messages.received(number)) == (stage, number)
     sizes = messages.sizes(stage, to_stage, range(100, 100 + virtual.count))
     assert len(sizes) == 2 * chunks * microbatches
     assert sizes[number] == 100 + min(sender, sender + step)

@@ -1,12 +1,13 @@
 """Messages of many sizes between two ranks: how they are cut, and which chunks are refused."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from wanbed.workloads.transport.event import Event, Received
 from wanbed.workloads.transport.exchange import Exchange
-from wanbed.workloads.transport.frame import FrameError, FrameHeader, FrameKind
+from wanbed.workloads.transport.frame import FrameError, FrameHeader, FrameKind, request
 from wanbed.workloads.transport.links_config import ExchangeConfig, LinksConfig
 from wanbed.workloads.transport.peer import Peer
 from wanbed.workloads.transport.receive_buffers import BufferPool
@@ -18,14 +19,20 @@ LINKS = LinksConfig(0, 0, 0, (PEER,), iterations=2)
 class _Link:
     touched = 0
 
+    def __init__(self) -> None:
+        self.requests: list[FrameHeader] = []
+
     def touch(self) -> None:
         self.touched += 1
 
+    def request(self, header: FrameHeader) -> None:
+        self.requests.append(header)
 
-def exchange(events: list[Event]) -> Exchange:
+
+def exchange(events: list[Event], links_config: LinksConfig = LINKS, link: _Link | None = None) -> Exchange:
     config = ExchangeConfig(1, outgoing_bytes=(5, 2_000_000), incoming_bytes=(7, 9))
-    made = Exchange(LINKS, config, PEER, pool=BufferPool(), report=events.append)
-    links: Any = {1: _Link()}
+    made = Exchange(links_config, config, PEER, pool=BufferPool(), report=events.append)
+    links: Any = {1: link or _Link()}
     made.use_links(links)
     return made
 
@@ -82,3 +89,39 @@ def test_a_message_that_the_configuration_lacks_cannot_be_sent(iteration: int, n
 def test_a_rank_has_boundaries_or_exchanges() -> None:
     with pytest.raises(ValueError, match="exchanges: rank 3 is none of the peers"):
         LinksConfig(0, 0, 0, (PEER,), iterations=1, exchanges=(ExchangeConfig(3, (), ()),))
+
+
+def test_on_request_a_message_leaves_when_it_is_made_and_asked_for() -> None:
+    made = exchange([], replace(LINKS, on_request=True))
+    made.offer(0, 0, memoryview(bytes(5)))
+    assert made.queue.empty
+    made.asked(request(FrameKind.ACTIVATION, 0, 1, 0))
+    assert made.queue.empty
+    made.asked(request(FrameKind.ACTIVATION, 0, 0, 0))
+    assert made.queue.pop().header.iteration == 0
+    made.offer(1, 0, memoryview(bytes(5)))
+    assert made.queue.pop().header.iteration == 1
+
+
+def test_a_message_is_asked_for_by_its_number() -> None:
+    link = _Link()
+    exchange([], replace(LINKS, on_request=True), link).request(1, 0)
+    assert link.requests == [request(FrameKind.ACTIVATION, 0, 1, 0)]
+
+
+@pytest.mark.parametrize(
+    ("on_request", "numbers", "fault"),
+    [
+        (False, (0, 0, 0), "asks for message 0 of iteration 0, and nothing waits for that"),
+        (True, (7, 0, 0), "asks for message 0 of iteration 0, and nothing waits for that"),
+        (True, (0, 0, 2), "asks for message 2 of iteration 0, which does not exist"),
+        (True, (0, 2, 0), "asks for message 0 of iteration 2, which does not exist"),
+        (True, (0, 1, 1), "asks for message 1 of iteration 1 twice"),
+    ],
+)
+def test_a_request_that_is_not_expected_is_refused(on_request: bool, numbers: tuple[int, ...], fault: str) -> None:
+    made = exchange([], replace(LINKS, on_request=on_request))
+    if on_request:
+        made.asked(request(FrameKind.ACTIVATION, 0, 1, 1))
+    with pytest.raises(FrameError, match=fault):
+        made.asked(request(FrameKind.ACTIVATION, *numbers))

@@ -19,6 +19,7 @@ from wanbed.workloads.transport.frame import (
     credit,
     decode_header,
     decode_hello,
+    request,
 )
 
 UINT32 = st.integers(0, 2**32 - 1)
@@ -34,6 +35,7 @@ def chunks(draw: st.DrawFn) -> FrameHeader:
 
 
 CREDITS = st.builds(credit, st.sampled_from(CHUNK_KINDS), st.integers(1, 2**20))
+REQUESTS = st.builds(request, st.sampled_from([FrameKind.ACTIVATION, FrameKind.GRADIENT]), UINT32, UINT32, UINT32)
 
 
 @st.composite
@@ -43,7 +45,7 @@ def hellos(draw: st.DrawFn) -> Hello:
     return Hello(token, draw(UINT32), draw(st.integers(0, connections - 1)), connections)
 
 
-@given(chunks() | CREDITS | st.sampled_from([SHUTDOWN, LAST_OWN]))
+@given(chunks() | CREDITS | REQUESTS | st.sampled_from([SHUTDOWN, LAST_OWN]))
 def test_headers_read_back_as_written(header: FrameHeader) -> None:
     frame = header.encode()
     assert len(frame) == HEADER_BYTES
@@ -89,8 +91,10 @@ def test_a_truncated_header_is_refused(header: FrameHeader, length: int) -> None
         (credit(FrameKind.SHUTDOWN, 1), "credit is inconsistent"),
         (credit(FrameKind.SEGMENT, 0), "credit is inconsistent"),
         (credit(FrameKind.SEGMENT, 1)._replace(length=1), "credit is inconsistent"),
+        (request(FrameKind.SEGMENT, 0, 0, 0), "request is inconsistent"),
+        (request(FrameKind.GRADIENT, 0, 0, 0)._replace(length=1), "request is inconsistent"),
         (SHUTDOWN._replace(length=1), "shutdown carries a chunk"),
-        (SHUTDOWN._replace(kind=10), "unknown kind 10"),
+        (SHUTDOWN._replace(kind=11), "unknown kind 11"),
     ],
 )
 def test_a_header_that_contradicts_itself_is_refused(header: FrameHeader, fault: str) -> None:
@@ -107,7 +111,7 @@ def test_another_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("wanbed.workloads.transport.frame.WIRE_VERSION", 7)
     frame = SHUTDOWN.encode()
     monkeypatch.undo()
-    with pytest.raises(FrameError, match="speaks version 7, this program speaks 4"):
+    with pytest.raises(FrameError, match="speaks version 7, this program speaks 5"):
         decode_header(frame)
 
 

@@ -15,6 +15,7 @@ from wanbed.workloads.transport.frame import (
     FrameKind,
     credit,
     decode_header,
+    request,
 )
 from wanbed.workloads.transport.link import Connection, Link
 from wanbed.workloads.transport.peer import Peer
@@ -56,6 +57,7 @@ class Linked:
             each.setblocking(False)
         self.first, self.second = ChunkQueue(), CreditQueue()
         self.placed: list[Placed] = []
+        self.asked: list[FrameHeader] = []
         self.touched: dict[Link, None] = {}
         self.link = Link(
             Peer(1, "west-0", "127.0.0.1", None, connections, unread_bytes=unread_bytes),
@@ -65,6 +67,7 @@ class Linked:
             blank=False,
             credit_queues={FrameKind.SEGMENT: self.second},
             place=self._place,
+            asked=self._asked,
             touched=self.touched,
         )
 
@@ -72,6 +75,10 @@ class Linked:
         assert link is self.link
         self.placed.append(Placed(header))
         return self.placed[-1]
+
+    def _asked(self, link: Link, header: FrameHeader) -> None:
+        assert link is self.link
+        self.asked.append(header)
 
     def write(self, connection: int = 0) -> None:
         self.link.write(self.link.connections[connection])
@@ -226,6 +233,19 @@ def test_credit_lets_chunks_go_and_is_none_of_a_kind_that_nobody_sends(linked: C
     assert one.arrived() == [(SEGMENT, 2)]
     with pytest.raises(FrameError, match="it gives credit for gradients that it never gets"):
         one.receive(credit(FrameKind.GRADIENT, 1))
+
+
+def test_a_request_goes_before_chunks_and_the_peers_is_handed_over(linked: Callable[..., Linked]) -> None:
+    one, asked = linked(), request(FrameKind.GRADIENT, 0, 1, 2)
+    one.first.add(chunk(1))
+    one.touched.clear()
+    one.link.request(asked)
+    assert one.link in one.touched
+    one.write()
+    assert one.arrived() == [(FrameKind.REQUEST, 0), (A, 1)]
+    assert one.wants_write() == [False]
+    one.receive(asked)
+    assert one.asked == [asked]
 
 
 def test_a_peer_ends_once(linked: Callable[..., Linked]) -> None:

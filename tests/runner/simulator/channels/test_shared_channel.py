@@ -19,6 +19,7 @@ from wanbed.runner.validation.case import arrival_ns, chain
 from wanbed.testbed.network.flow_model.line import Line
 from wanbed.testbed.network.flow_model.window import TcpWindow
 from wanbed.testbed.network.links.wan_link import LinkConditions, LinkCourse, course_of
+from wanbed.workloads.transport.frame import HEADER_BYTES
 
 MS = 1_000_000
 LATENCY_MS = 10
@@ -39,6 +40,7 @@ class Lines:
         *,
         sees_opposite: bool = False,
         back_ms: int = LATENCY_MS,
+        headers: bool = False,
     ) -> None:
         self.events = EventQueue()
         capacity = SharedCapacity(self.events, {0: RATE_BPS, 1: RATE_BPS}, own=[0, 1])
@@ -47,7 +49,7 @@ class Lines:
             there.opposite, back.opposite = back, there
         self.there, self.back = (
             SharedChannel(
-                Line(RATE_BPS, LATENCY_MS * MS, headers=False, back_ns=back_ms * MS),
+                Line(RATE_BPS, LATENCY_MS * MS, headers=headers, back_ns=back_ms * MS),
                 TcpWindow((LATENCY_MS + back_ms) * MS, window, None),
                 flow,
                 capacity,
@@ -95,6 +97,28 @@ def test_a_byte_arrives_a_latency_later_and_a_report_takes_the_way_back() -> Non
     lines = Lines(back_ms=7)
     assert lines.there.arrival_ns(5 * MS) == 15 * MS
     assert lines.there.report_ns(5 * MS) == 12 * MS
+
+
+def test_a_request_overtakes_transfers_and_is_counted_where_it_is_alone() -> None:
+    lines, known_ms = Lines(headers=True), []
+
+    def ask(now_ns: int, _: None) -> None:
+        lines.there.request(now_ns, lambda at_ns: known_ms.append(at_ns / MS))
+
+    lines.queue("a", 5, 50 * KB)
+    for at_ms in (0, 10):
+        lines.events.at(at_ms * MS, ask, None)
+    lines.run()
+    own_ms = lines.there.line.duration_ns(HEADER_BYTES) / MS
+    assert known_ms == [pytest.approx(own_ms + LATENCY_MS), 10 + LATENCY_MS]
+    assert sum(lines.there.history[2::3]) == HEADER_BYTES + 50 * KB
+
+
+def test_without_headers_a_request_takes_the_latency() -> None:
+    lines, known_ns = Lines(), []
+    lines.there.request(3 * MS, known_ns.append)
+    assert known_ns == [13 * MS]
+    assert not lines.there.history
 
 
 def test_the_rest_of_a_transfer_waits_for_a_round_trip_where_a_window_is_narrow() -> None:

@@ -84,6 +84,21 @@ def test_a_transfer_has_left_a_latency_before_its_last_segment_arrives() -> None
     assert sending.channel.report_ns(28 * MS) == 58 * MS
 
 
+@pytest.mark.parametrize(("asked_ms", "known_ms"), [(0, 20.07), (10, 79.07)])
+def test_a_request_overtakes_the_chunks_that_have_not_begun(asked_ms: int, known_ms: float) -> None:
+    sending, known = Sending(unsent_bytes=1), []
+
+    def ask(now_ns: int, _: None) -> None:
+        sending.channel.request(now_ns, lambda at_ns: known.append(at_ns / MS))
+
+    sending.queue("a", 5, 90 * PAYLOAD_BYTES, Striping(1, 30, 3 * PAYLOAD_BYTES))
+    sending.events.at(asked_ms * MS, ask, None)
+    ((_, _, left_ms),) = sending.run()
+    # The second one waits for a chunk that has begun, of which the first window has let out one segment of three.
+    assert known == [pytest.approx(known_ms, abs=0.01)]
+    assert left_ms > 95
+
+
 @pytest.mark.parametrize(
     ("transfers", "left"),
     [

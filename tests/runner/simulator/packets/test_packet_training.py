@@ -41,6 +41,9 @@ def simulated(
     [
         ({}, "1f1b", {}),
         ({"overlap": False}, "1f1b", {}),
+        ({"receive": "blocks"}, "1f1b", {}),
+        ({"receive": "blocks", "overlap": False}, "gpipe", {}),
+        ({"receive": "blocks"}, "interleaved-1f1b", {"virtual_stages": 2}),
         ({"sharing": "temporal"}, "atlas", {}),
         ({"sharing": "temporal", "overlap": False}, "atlas", {}),
         ({"all_reduce": "hierarchical"}, "gpipe", {"stages": 1, "pipelines": 4}),

@@ -116,6 +116,10 @@ def test_a_trace_can_be_swept(folder: Path) -> None:
             "variants.0.transport.overlap: the trace has its own order of computations and messages: leave",
         ),
         (
+            {"variants": [{"name": "v", "transport": {"receive": "blocks"}}]},
+            "variants.0.transport.receive: the trace has its own order of computations and messages: leave",
+        ),
+        (
             {"variants": [{"name": "v", "transport": {"all_reduce": "nccl"}}]},
             "variants.0.transport.all_reduce: nccl all-reduces what torch computes",
         ),

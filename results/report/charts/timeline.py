@@ -178,12 +178,18 @@ def _typical_iteration(typical: TrialRows) -> _Iteration | None:
     return _Iteration(trial, iteration, chosen, window, _gpu_rows(chosen))
 
 
-def _synchronisation(trial: StoredTrial, spans: pd.DataFrame) -> _Iteration:
-    """Return the iterations from the begin of a synchronisation to its application, the one in the middle."""
+def _synchronisation(trial: StoredTrial, spans: pd.DataFrame) -> _Iteration | None:
+    """Return the iterations from the begin of a synchronisation to its application, the one in the middle, or None.
+
+    Of synchronisations that all began in the warm-up, it is one of those too.
+    """
     windows = metrics.successive_windows(metrics.iteration_windows(spans))
     applied = np.unique(spans["iteration"][(spans["kind"] == ALL_REDUCE).to_numpy(bool)].to_numpy(np.int64))
-    applied = applied[applied - trial.sync_delay >= trial.warmup_iterations]
-    last = int(applied[len(applied) // 2])
+    begun_later = applied[applied - trial.sync_delay >= trial.warmup_iterations]
+    candidates = begun_later if len(begun_later) else applied
+    if not len(candidates):
+        return None
+    last = int(candidates[len(candidates) // 2])
     first = last - trial.sync_delay
     window = Window(int(windows["start_ns"][first]), int(windows["end_ns"][last]))
     overlapping = (spans["start_ns"].to_numpy() < window.end_ns) & (spans["end_ns"].to_numpy() > window.start_ns)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+import wanbed
 from tests.support.results.programs import ProgramOnPaper, program_run
 from wanbed import results
 from wanbed.results import metrics
@@ -197,3 +198,40 @@ def test_what_was_not_profiled_is_not_drawn_as_idle(tmp_path: Path) -> None:
     assert chart is not None
     assert len(chart.drawings) == 1
     assert "Nothing was profiled of other, so that it is not drawn." in chart.reading
+
+
+SELDOM = """
+topology: {datacenters: [{name: east, hosts: 1}, {name: west, hosts: 1}], wan: {latency: 20ms, rate: 100Mbit}}
+compute: {forward: 20ms, backward: 40ms, activation: 1MiB, gradient: 4MiB}
+training: {stages: 1, pipelines: 2, microbatches: 2, iterations: %d, warmup: %d}
+variants: [{name: diloco, schedule: diloco, options: {sync_every: 4, delay: 3}}]
+"""
+
+
+def seldom(path: Path, iterations: int, warmup: int) -> Run:
+    (path / "seldom.yaml").write_text(SELDOM % (iterations, warmup))
+    return wanbed.simulate(path / "seldom.yaml", runs=path)
+
+
+@pytest.mark.parametrize(
+    ("iterations", "warmup", "drawn"),
+    [
+        pytest.param(5, 1, "diloco, iterations 0 to 3", id="the only one began in the warm-up"),
+        pytest.param(9, 1, "diloco, iterations 4 to 7", id="a later one did not"),
+    ],
+)
+def test_of_replicas_that_synchronise_seldom_a_synchronisation_is_drawn(
+    iterations: int, warmup: int, drawn: str, tmp_path: Path
+) -> None:
+    run = seldom(tmp_path, iterations, warmup)
+    chart = timeline_chart(ReportedRuns.of({"": run}), Styles.of({"": run.variants}))
+    assert chart is not None
+    (heading,) = [drawing.heading for drawing in chart.drawings if drawing.heading]
+    assert heading.label == drawn
+    assert "all-reduce" in [entry.label for entry in chart.legend]
+
+
+def test_a_training_that_ended_before_its_first_synchronisation_has_no_timeline(tmp_path: Path) -> None:
+    run = seldom(tmp_path, 5, 1)
+    ended = replace(run, spans=run.spans[run.spans["kind"] != "all_reduce"])
+    assert timeline_chart(ReportedRuns.of({"": ended}), Styles.of({"": ended.variants})) is None

@@ -8,6 +8,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
@@ -108,13 +109,21 @@ def one_line_errors() -> Iterator[None]:
     except typer.Exit:
         raise
     except Exception as fault:
-        _fail_if_expected(fault)
-        if not _debugging():
-            _print_traceback(fault)
-        fail("this is a fault of wanbed itself: please report the lines above. There is no result", NO_DATA)
+        _fail(fault, "There is no result")
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def reporting(*runs: Path) -> Iterator[None]:
+    """Say, should this program itself fail in the block, that the report failed, and in which folders the runs are."""
+    try:
+        yield
+    except (typer.Exit, BrokenPipeError):
+        raise
+    except Exception as fault:
+        _fail(fault, f"The report failed, what was run is in {', '.join(map(str, runs))}")
 
 
 def fit_address_space() -> None:
@@ -137,6 +146,14 @@ def _lack(fault: Exception) -> str:
         return f"too many open files ({fault}): ulimit -n allows {soft}, raise it"
     text = f" ({fault})" if str(fault) else ""
     return f"memory or threads ran out{text}: make room, give fewer --jobs, or raise ulimit -v and ulimit -u"
+
+
+def _fail(fault: Exception, left: str) -> NoReturn:
+    """End the command for an error. For a fault of this program the last line says what is ``left`` of its work."""
+    _fail_if_expected(fault)
+    if not _debugging():
+        _print_traceback(fault)
+    fail(f"this is a fault of wanbed itself: please report the lines above. {left}", NO_DATA)
 
 
 def _fail_if_expected(fault: Exception) -> None:

@@ -23,7 +23,7 @@ from wanbed.results.reading.validity import MODELLED_TCP, MachineLoad, WaysAroun
 from wanbed.results.report.report import write_report
 from wanbed.results.report.table import Column, Table, TableCell
 from wanbed.results.text import UNKNOWN, count_text, list_text, percent_text, seconds_text
-from wanbed.runner.cli.exit_status import log
+from wanbed.runner.cli.exit_status import log, reporting
 from wanbed.runner.cli.terminal import print_table, terminal
 from wanbed.runner.runs.faults import TrialError
 
@@ -41,6 +41,11 @@ def show_outcome(path: Path, as_json: bool) -> bool:
 
     They cannot if links or machine were not as they should be; the last line then says so. A simulation has neither.
     """
+    with reporting(path):
+        return _shown(path, as_json)
+
+
+def _shown(path: Path, as_json: bool) -> bool:
     run = load_run(path, coded=True)
     write_summary(run.summary, run.path)
     rows = summary_rows(run.summary)

@@ -12,7 +12,7 @@ import typer
 from wanbed.ground.errors import InputError
 from wanbed.ground.files import PARTIAL, check_place, write_whole
 from wanbed.runner.cli.arguments import STANDARD_OUTPUT, AsJson, path_of
-from wanbed.runner.cli.exit_status import fail, one_line_errors
+from wanbed.runner.cli.exit_status import fail, one_line_errors, reporting
 from wanbed.runner.runs.faults import NO_DATA
 
 FIGURES = "Figures for a paper"
@@ -138,7 +138,7 @@ def report(
     from wanbed.results.report.report import draw_report_figures, write_report
     from wanbed.results.report.text_formats import table_text
 
-    with one_line_errors():
+    with one_line_errors(), reporting(*runs):
         if form is ReportFormat.HTML and output == STANDARD_OUTPUT:
             raise InputError("--output -: only tables go to standard output, give the page a file, or a --format")
         printed = form is not ReportFormat.HTML and output in {None, STANDARD_OUTPUT}

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 import typer
@@ -15,7 +16,7 @@ from pydantic_core import SchemaError
 
 from wanbed.ground.errors import InputError, MissingError
 from wanbed.results.records.run_store import RunError
-from wanbed.runner.cli.exit_status import fail, fit_address_space, log, one_line_errors
+from wanbed.runner.cli.exit_status import fail, fit_address_space, log, one_line_errors, reporting
 from wanbed.runner.resolve.dilation import CapacityError
 from wanbed.runner.runs import faults
 from wanbed.runner.runs.faults import (
@@ -95,6 +96,18 @@ def test_debugging_shows_where_an_expected_error_and_what_it_hides_come_from(
     assert trace[0] == "Traceback (most recent call last):"
     assert 'int("seven")' in "".join(trace)
     assert "raise fault from None" in "".join(trace)
+
+
+def test_a_fault_of_a_report_names_the_runs_and_an_expected_error_its_own_line_alone(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for fault, line in (
+        (IndexError("no"), "please report the lines above. The report failed, what was run is in runs/a, runs/b"),
+        (InputError("exp.yaml: wrong"), "wanbed: exp.yaml: wrong"),
+    ):
+        with pytest.raises(typer.Exit), one_line_errors(), reporting(Path("runs/a"), Path("runs/b")):
+            raise fault
+        assert capsys.readouterr().err.splitlines()[-1].endswith(line)
 
 
 def test_the_statuses_are_those_that_scripts_rely_on() -> None:

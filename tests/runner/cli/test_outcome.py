@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import typer
 import yaml
 from rich.console import Console
 
@@ -15,10 +16,14 @@ from tests.support.results.runs import write_run
 from tests.support.runner.called_wanbed import simulate_here
 from wanbed.results.reading.known_misses import KnownMiss
 from wanbed.results.reading.prefill import FirstTokenTimes, PrefillGpus, PrefillRow
+from wanbed.runner.cli.exit_status import one_line_errors
 from wanbed.runner.cli.outcome import prefill_table, prefill_warnings, show_outcome
 from wanbed.runner.cli.terminal import print_table
+from wanbed.runner.runs.faults import NO_DATA
 
 pytestmark = pytest.mark.usefixtures("unpainted")
+
+FAULT = "this is a fault of wanbed itself: please report the lines above."
 
 
 def row_of(path: Path, load: dict[str, Any], capsys: pytest.CaptureFixture[str], **options: Any) -> str:
@@ -66,6 +71,22 @@ def last_line(
         trial.write_text(json.dumps({**json.loads(trial.read_text()), "machine_load": load or {}}))
     show_outcome(run, as_json=False)
     return "".join(capsys.readouterr().err.splitlines()[-1:]).replace(str(run), "RUN").replace("\u00a0", " ")
+
+
+def test_a_report_that_fails_says_so_and_where_the_run_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> None:
+        raise IndexError("index 0 is out of bounds")
+
+    run = write_run(tmp_path, {("10ms", "stock"): [[1.0, 1.0]]})
+    monkeypatch.setattr("wanbed.runner.cli.outcome.write_report", fails)
+    with pytest.raises(typer.Exit) as ended, one_line_errors():
+        show_outcome(run, as_json=False)
+    *traceback, line = capsys.readouterr().err.splitlines()
+    assert line == f"wanbed: {FAULT} The report failed, what was run is in {run}"
+    assert traceback[-1] == "IndexError: index 0 is out of bounds"
+    assert ended.value.exit_code == NO_DATA
 
 
 def test_a_single_iteration_says_why_it_has_no_time(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -277,10 +277,11 @@ class TrainedAlone:
             raise InputError(
                 f"{field}.options.quorum: {quorum}, of {resolved.pipelines} replicas: give {resolved.pipelines} or less"
             )
-        iterations, warmup = self.inner.iterations, self.inner.spec.training.warmup
-        if iterations - warmup < self.synchronization.sync_every:
+        # The first iteration of all is never measured: it has no period.
+        measured = self.inner.iterations - max(self.inner.spec.training.warmup, 1)
+        if measured < self.synchronization.sync_every:
             raise InputError(
-                f"{field}.options.sync_every: {self.synchronization.sync_every}, and {iterations - warmup} iterations "
+                f"{field}.options.sync_every: {self.synchronization.sync_every}, and {measured} iterations "
                 "are measured: its figures are means over whole periods: give training.iterations more, or synchronise "
                 "more often"
             )

@@ -126,6 +126,13 @@ def test_options_that_cannot_be_are_refused_by_field(options: dict[str, Any], me
     assert message in refusal(options)
 
 
+def test_without_warm_up_the_first_iteration_does_not_count_as_measured() -> None:
+    unwarmed = {"training": {**THREE["training"], "iterations": 4, "warmup": 0}}
+    assert "sync_every: 4, and 3 iterations are measured" in refusal({"sync_every": 4}, **unwarmed)
+    unwarmed["training"]["iterations"] = 5
+    assert point({"sync_every": 4}, **unwarmed).variants
+
+
 @pytest.mark.parametrize(
     ("variant", "sections", "message"),
     [

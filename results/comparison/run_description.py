@@ -112,19 +112,18 @@ def _values_text(values: list[str]) -> str:
 class RunDescription:
     """A run as text for a page.
 
-    ``what`` describes it in one or two sentences, ``warnings`` are what a reader needs before trusting the figures,
-    ``links`` is about the links of a simulation, which has no calibration, and ``facts`` are terms and values.
+    ``what`` describes it in one or two sentences, ``links`` is about the links of a simulation, which has no
+    calibration, and ``facts`` are terms and values.
     """
 
     what: str
-    warnings: Sequence[str]
     links: str
     facts: Sequence[tuple[str, str]]
 
     @classmethod
     def of(cls, run: Run) -> "RunDescription":
         """Describe a run."""
-        return cls(what_was_run(run), warnings(run), _links_reading(run), facts(run))
+        return cls(what_was_run(run), _links_reading(run), facts(run))
 
 
 def not_modelled_in(run: Run) -> tuple[NotModelled, ...]:

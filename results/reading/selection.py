@@ -8,11 +8,11 @@ from typing import Any
 from wanbed.ground.errors import InputError, shortened
 from wanbed.results.reading.run_documents import read_manifest, read_trials
 from wanbed.results.reading.stored_trial import StoredTrial
+from wanbed.results.records.documents import SIMULATE
 
 MAX_CHOICES_LISTED = 20
 
 _NONE_SUCH = "there is none such"
-_UNFINISHED = "no trial of it has finished, continue the run with wanbed run --resume"
 
 
 class NoSuchTrialError(InputError):
@@ -43,6 +43,9 @@ class Selection:
 
         Raises NoSuchTrialError if there is none.
         """
+        unfinished = (
+            f"no trial of it has finished, continue the run with {_resuming(trials[0].settings if trials else {})}"
+        )
         finished = {trial.point: trial.values for trial in trials}
         all_points = {**(sweep or {}), **finished}
         for wanted in self.points:
@@ -50,12 +53,12 @@ class Selection:
                 absent = not any(_is_point(point, values, wanted) for point, values in all_points.items())
                 text = (f"{point} ({_values_text(values)})" if values else point for point, values in finished.items())
                 raise NoSuchTrialError(
-                    f"--point {shortened(wanted)}: {_NONE_SUCH if absent else _UNFINISHED}, {choices(text)}"
+                    f"--point {shortened(wanted)}: {_NONE_SUCH if absent else unfinished}, {choices(text)}"
                 )
         chosen = [trial for trial in trials if self._selects(trial.point, trial.values)]
         if not chosen:
             if any(self._selects(*point) for point in all_points.items()):
-                raise NoSuchTrialError(f"{self._points_text()}: {_UNFINISHED}")
+                raise NoSuchTrialError(f"{self._points_text()}: {unfinished}")
             raise NoSuchTrialError(f"{self._points_text()}: no sweep point is all of these, give fewer")
         for option, asked in (("variant", self.variant), ("repeat", self.repeat)):
             there = [getattr(trial, option) for trial in chosen]
@@ -114,4 +117,9 @@ def no_trials_text(manifest: Mapping[str, Any]) -> str:
     """Say why a run has no finished trial, and what to do."""
     if manifest.get("complete") is True:
         return "the run is complete, but its folder trials has none: restore that folder, or run again"
-    return "no trial of this run has finished, continue it with wanbed run --resume"
+    return f"no trial of this run has finished, continue it with {_resuming(manifest)}"
+
+
+def _resuming(manifest: Mapping[str, Any]) -> str:
+    """Return the command that goes on with a run."""
+    return f"wanbed {'simulate' if manifest.get('engine') == SIMULATE else 'run'} --resume"

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from wanbed.results.comparison.run_description import warnings
 from wanbed.results.report.averages_table import averages_table
 from wanbed.results.report.background_table import background_table
 from wanbed.results.report.calibration_table import calibration_table
@@ -72,6 +73,11 @@ def tables_of(tables: Iterable[CommonTableOf], reported: ReportedRuns) -> list[T
 def own_charts(own: ReportedRun, styles: Styles) -> list[Chart]:
     """Draw the charts of a run's own section that have data."""
     return [chart for draw in OWN_CHARTS if (chart := draw(own, styles)) is not None]
+
+
+def warnings_of(own: ReportedRun) -> list[str]:
+    """Return what a reader must know before a run's figures: of the run itself, then of each feature."""
+    return [*warnings(own.run), *(text for warn in WARNINGS for text in warn(own))]
 
 
 def own_tables(own: ReportedRun) -> list[Table]:

@@ -22,12 +22,12 @@ from wanbed.results.report.charts.paper import FigureOptions, draw_figures, save
 from wanbed.results.report.contents import (
     CHARTS,
     SECTIONS,
-    WARNINGS,
     charts_of,
     every_chart,
     own_charts,
     own_tables,
     tables_of,
+    warnings_of,
 )
 from wanbed.results.report.headline_table import differing_table, headline_table
 from wanbed.results.report.page_templates import page_environment
@@ -164,7 +164,7 @@ def _run_section(own: ReportedRun, styles: Styles) -> _RunSection:
         label=own.label,
         simulated=run.simulated,
         described=described,
-        warnings=[*described.warnings, *(warning for warn in WARNINGS for warning in warn(own))],
+        warnings=warnings_of(own),
         total_wan_bytes=int(wan_bytes.sum()) if len(wan_bytes) else None,
         differing=differing_table(run),
         charts=own_charts(own, styles),

@@ -18,7 +18,7 @@ from wanbed.results.reading.links import (
 from wanbed.results.reading.prefill import prefill_figures, prefill_records
 from wanbed.results.reading.run import Run
 from wanbed.results.report.charts.gpu_time import PARTS, PROGRAM_IDLE_CAUSES, gpu_time_shares
-from wanbed.results.report.contents import SECTIONS, own_tables, tables_of
+from wanbed.results.report.contents import SECTIONS, own_tables, tables_of, warnings_of
 from wanbed.results.report.headline_table import differing_table, headline_figures, headline_table
 from wanbed.results.report.losses import final_figures, loss_records, loss_series
 from wanbed.results.report.prefill import compared, impact_records, served
@@ -41,10 +41,12 @@ def table_text(runs: Sequence[Run], form: str, clocks: Sequence[Run | None] | No
     ``clocks`` has for each run the one of the same training whose clock times its losses, None for its own.
 
     - csv: one row per run, sweep point and variant. Swept values come first; figures are exact, with their unit in the
-      column's name. A text that a spreadsheet would take for a formula gets an apostrophe before it.
+      column's name. A text that a spreadsheet would take for a formula gets an apostrophe before it. Without a
+      finished trial it is an empty line.
     - json: the same rows, the outcomes of the requests, the impact of prefill on training, what was learnt, the records
       of each run's own tables under their names, the calibration, and the differences between the manifests.
-    - md: the main table and, where there are any, those about losses, prefill, and each run's own tables.
+    - md: the warnings of each run, the main table and, where there are any, those about losses, prefill, and each
+      run's own tables.
 
     Each names the links that changed while training ran, if any did: in a column, an entry or a sentence.
     """
@@ -79,7 +81,9 @@ def _markdown(reported: ReportedRuns) -> str:
         *(("", table) for table in tables_of(of_sections, reported)),
         *((label, table) for label, own in named for table in own_tables(own)),
     ]
-    written = "".join(table.markdown(label) for label, table in tables if table is not None).lstrip("\n")
+    warned = [f"{label}: {text}" if label else text for label, own in named for text in warnings_of(own)]
+    written = "".join(f"\n**Read this first.** {markdown_text(text)}\n" for text in warned)
+    written = (written + "".join(table.markdown(label) for label, table in tables if table is not None)).lstrip("\n")
     changes = [(label, changing_links_text(own.run.manifest)) for label, own in named]
     return written + "".join(
         f"\n{markdown_text(f'{label}: {text}' if label else text)}\n" for label, text in changes if text is not None
@@ -143,7 +147,7 @@ def _csv(rows: Sequence[HeadlineRow], records: Sequence[Mapping[str, Any]]) -> s
     swept = list(dict.fromkeys(path for row in rows for path in row.values))
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
-    columns = [name for name in records[0] if name != "swept"]
+    columns = [name for record in records[:1] for name in record if name != "swept"]
     writer.writerow([*map(_plain, swept), *columns])
     for record in records:
         texts = [*(record["swept"].get(path, "") for path in swept), *(record[name] for name in columns)]

@@ -130,3 +130,14 @@ def test_a_sweep_point_of_the_sweep_of_which_nothing_has_finished_is_reported_as
     crossing = {9: {LATENCY: "20ms", CAP: "5Gbit"}}
     with pytest.raises(NoSuchTrialError, match=f"--point {LATENCY}=20ms: no trial of it has finished"):
         Selection(points=[f"{CAP}=5Gbit", f"{LATENCY}=20ms"]).of(TRIALS, crossing)
+
+
+@pytest.mark.parametrize(("engine", "command"), [("simulate", "wanbed simulate"), ("emulate", "wanbed run")])
+def test_a_run_without_a_finished_trial_goes_on_by_the_command_that_began_it(
+    engine: str, command: str, build_run: Callable[..., Path]
+) -> None:
+    with pytest.raises(NoTrialsError, match=f"continue it with {command} --resume$"):
+        finished_trials(build_run(finished_trials=0, manifest={"engine": engine}))
+    begun = [StoredTrial(TrialId(0, "gpipe", 0), Path("trial"), {**MANIFEST, "engine": engine}, {})]
+    with pytest.raises(NoSuchTrialError, match=f"continue the run with {command} --resume, "):
+        Selection(["3"]).of(begun, dict(enumerate(SWEEP)))

@@ -110,8 +110,8 @@ def test_a_saturated_machine_stands_in_the_row(build_run: BuildRun) -> None:
     record, _ = json.loads(table_text([run], "json"))["headline"]
     assert (record["saturated"], record["cores_saturated_fraction"]) == (True, 1.0)
     lines = table_text([run], "md").replace("\u00a0", " ").splitlines()
-    assert lines[4].endswith("| **yes, but saturated** (all cores 100 % in 1 of 3 repeats) |")
-    assert lines[5].endswith("| yes |")
+    assert lines[6].endswith("| **yes, but saturated** (all cores 100 % in 1 of 3 repeats) |")
+    assert lines[7].endswith("| yes |")
     assert any(" Saturated: " in line for line in lines)
 
 
@@ -186,3 +186,18 @@ def test_where_no_link_changes_no_table_mentions_it(build_run: BuildRun) -> None
     run = results.load(build_run())
     assert not [form for form in ("csv", "json", "md") if "changing_links" in table_text([run], form)]
     assert "Links change" not in table_text([run], "md")
+
+
+@pytest.mark.parametrize(
+    ("form", "text"), [("csv", "\n"), ("md", "**Read this first.** This run is incomplete: 0 of 4 ")]
+)
+def test_a_run_without_a_finished_trial_has_tables_without_rows(build_run: BuildRun, form: str, text: str) -> None:
+    assert table_text([results.load(build_run(finished_trials=0))], form).startswith(text)
+
+
+def test_markdown_says_before_its_tables_that_a_run_is_incomplete(build_run: BuildRun) -> None:
+    cut_off, whole = results.load(build_run(finished_trials=3)), results.load(build_run(name="whole"))
+    warning = "This run is incomplete: 3 of 4 trials had finished when its folder was read. Only those are shown."
+    assert table_text([cut_off], "md").startswith(f"**Read this first.** {warning}\n\n**Results**\n")
+    assert table_text([whole], "md").startswith("**Results**\n")
+    assert table_text([whole, cut_off], "md").startswith(f"**Read this first.** demo: {warning}\n\n**Results**\n")

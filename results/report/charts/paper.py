@@ -275,8 +275,19 @@ def draw_figures(charts: Sequence[Chart], options: FigureOptions | None = None) 
         for size in chosen.sizes
         for form, content in _in_each_format(chart, drawing, size, chosen)
     }
-    captions = "\n".join(f"{chart.name}: {chart.title}. {chart.reading}\n" for chart in drawn)
+    captions = "\n".join(
+        f"{chart.name}: {_relabelled(f'{chart.title}. {chart.reading}', chosen.labels)}\n" for chart in drawn
+    )
     return {**files, CAPTIONS: captions.encode()}
+
+
+def _relabelled(text: str, labels: Mapping[str, str]) -> str:
+    """Return a text with labels in place of the names in it that stand as whole words."""
+    if not labels:
+        return text
+    # Of names that begin alike, the longest is meant.
+    names = "|".join(re.escape(name) for name in sorted(labels, key=len, reverse=True))
+    return re.sub(rf"(?<![\w-])(?:{names})(?![\w-])", lambda found: labels[found[0]], text)
 
 
 def save_figures(figures: Mapping[str, bytes], folder: Path) -> list[Path]:

@@ -1,6 +1,7 @@
 import re
 import struct
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,9 @@ import pytest
 
 from wanbed import results
 from wanbed.ground.errors import InputError
-from wanbed.results.report.charts.paper import CAPTIONS, DPI, SIZES, FigureOptions, Size
+from wanbed.results.report.charts.chart import Chart, Drawing, LegendEntry
+from wanbed.results.report.charts.colours import Style
+from wanbed.results.report.charts.paper import CAPTIONS, DPI, SIZES, FigureOptions, Size, draw_figures
 from wanbed.results.report.report import write_report_figures
 
 BuildRun = Callable[..., Path]
@@ -65,6 +68,26 @@ def test_hostile_names_lead_to_no_other_folder(build_run: BuildRun, tmp_path: Pa
     column = FigureOptions(sizes=(SIZES["column"],), formats=("svg",))
     for file in write_report_figures([run], tmp_path / "figures", column):
         assert file.resolve().parent == (tmp_path / "figures").resolve()
+
+
+def test_captions_have_the_labels_of_the_pictures(run: Path, tmp_path: Path) -> None:
+    options = FigureOptions(
+        charts=("gpu-time",), sizes=(SIZES["column"],), formats=("svg",),
+        labels={"one connection": "many connections", "many connections": "Ours (8)"},
+    )  # fmt: skip
+    *_, captions = write_report_figures([run], tmp_path / "figures", options)
+    text = captions.read_text(encoding="utf-8")
+    assert "many connections trained for " in text
+    assert "Ours (8) trained for " in text
+    assert "one connection" not in text
+
+
+def test_a_label_does_not_change_words_that_contain_its_name() -> None:
+    chart = Chart("c", "GPUs", (), (Drawing("c", "c", lambda *_: 100.0),), "gpu, a gpu-time of gpus")
+    options = FigureOptions(sizes=(SIZES["column"],), formats=("svg",))
+    labelled = replace(options, labels={"gpu": "Ours"})
+    chart = replace(chart, legend=(LegendEntry("gpu", Style("#000000")),))
+    assert draw_figures([chart], labelled)[CAPTIONS] == b"c: GPUs. Ours, a gpu-time of gpus\n"
 
 
 def test_nothing_given_is_both_usual_sizes_as_pdf_and_png() -> None:

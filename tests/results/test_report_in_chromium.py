@@ -1,11 +1,13 @@
 """The report as a browser shows it: on a wide and a narrow page, and in print."""
 
+import io
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import pytest
 from playwright.sync_api import Browser, Page, Route, sync_playwright
 
@@ -319,6 +321,30 @@ def printed(pages: Pages, several: Path) -> Iterator[Page]:
     page.emulate_media(media="print")
     yield page
     page.emulate_media(media="null")
+
+
+def test_a_table_that_is_cut_at_the_edge_of_a_narrow_page_has_a_shadow_there(
+    pages: Pages, build_run: BuildRun, tmp_path: Path
+) -> None:
+    variants = [
+        {"name": name, "options": {f"field_{at}": f"{name}withoutabreak{at}" for at in range(6)}}
+        for name in ("one", "other")
+    ]
+    described = {"experiment": {"variants": variants}}
+    run = build_run(variants=("one", "other"), latencies=("10ms",), manifest=described)
+    write_report([run], tmp_path / "report.html")
+    page = pages(tmp_path / "report.html", 400).page
+    table = page.locator(".scroll:has(.differing)")
+    assert table.evaluate("each => each.scrollWidth > each.clientWidth + 20")
+
+    def right_edge() -> tuple[int, ...]:
+        """The colour of the last pixels of the table's upper right corner."""
+        picture = plt.imread(io.BytesIO(table.screenshot()))
+        return tuple(round(255 * float(each)) for each in picture[2, -2, :3])
+
+    assert max(right_edge()) < 235
+    table.evaluate("each => each.scrollLeft = each.scrollWidth")
+    assert min(right_edge()) > 250
 
 
 def test_print_has_every_picture_and_cuts_nothing(printed: Page) -> None:

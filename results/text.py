@@ -11,6 +11,9 @@ from typing import Any
 
 from wanbed.ground.impairments import Impairment
 
+NO_SWEEP = "no sweep"
+"""The name of the sweep point of a run without a sweep, where it stands beside others."""
+
 UNKNOWN = "n/a"
 
 _SPACE = "\u00a0"

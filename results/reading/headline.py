@@ -313,7 +313,7 @@ def differences(manifest: Mapping[str, Any], first: str, variant: str) -> tuple[
     if not {first, variant} <= fields.rows.keys():
         return ()
     values = zip(fields.columns, fields.rows[variant], fields.rows[first], strict=True)
-    named = [f"{name} {own} against {other}" for name, own, other in values]
+    named = [f"{name.replace('_', ' ')} {own} against {other}" for name, own, other in values]
     return (*named[:_MOST], *([f"{len(named) - _MOST} more"] if len(named) > _MOST else []))
 
 

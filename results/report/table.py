@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
-from wanbed.results.text import UNKNOWN, markdown_text, table_line
+from wanbed.results.text import NO_SWEEP, UNKNOWN, markdown_text, table_line
 
 Row = TypeVar("Row")
 
@@ -126,7 +126,7 @@ class Table:
         found: dict[str, list[Sequence[TableCell]]] = {}
         for row in self.rows:
             found.setdefault(row[0].text, []).append(row[1:])
-        return list(found.items())
+        return [((where or NO_SWEEP) if len(found) > 1 else where, own) for where, own in found.items()]
 
     def markdown(self, run: str = "") -> str:
         """Return the table in Markdown, after an empty line. ``run`` is its name, where there are several."""

@@ -42,7 +42,7 @@ from wanbed.results.report.charts.colours import (
     Styles,
 )
 from wanbed.results.report.reported_runs import ReportedRuns, headline_rows
-from wanbed.results.text import list_text, percent_text
+from wanbed.results.text import NO_SWEEP, list_text, percent_text
 
 TRAINING = "training"
 
@@ -165,10 +165,10 @@ PART_NAMES = {
     "link": "idle: waiting for the link",
     "all_reduce": "idle: during the all-reduce",
     "schedule": "idle: held by the schedule",
-    "fill_drain": "idle: pipeline fill and drain",
+    "fill_drain": "idle: in pipeline fill and drain",
     COLLECTIVE: "idle: in collectives",
     TRANSFER: "idle: in sends and receives",
-    OTHER: "idle: other (Python, launching, data)",
+    OTHER: "idle: for other reasons (Python, launching, data)",
 }
 
 _DRAWN = (*PARTS, *PROGRAM_IDLE_CAUSES)
@@ -241,7 +241,7 @@ def _paint(
     of_figure = blended_transform_factory(figure.transFigure, axis.transData)
     top, ticks, labels = 0.0, [], []
     for own in groups.values():
-        if where := point_text(own[0].values, layout.labels):
+        if where := point_text(own[0].values, layout.labels) or (NO_SWEEP if len(groups) > 1 else ""):
             heading = wrapped(where, 0.97 * width_pt, bold=True)
             top += _GROUP_GAP + (line_count(heading) - 1) * layout.line_px
             axis.text(

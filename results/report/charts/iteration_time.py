@@ -26,7 +26,7 @@ from wanbed.results.report.charts.chart import (
 from wanbed.results.report.charts.colours import Style, Styles
 from wanbed.results.report.charts.swept_points import SweptAxis
 from wanbed.results.report.reported_runs import ReportedRuns
-from wanbed.results.text import list_text, ratio_text, seconds_text
+from wanbed.results.text import NO_SWEEP, list_text, ratio_text, seconds_text
 
 MAX_PANELS = 9
 MAX_SWEEP_POINTS = 24
@@ -172,7 +172,11 @@ def _points(axis: Axes, rows: Sequence[HeadlineRow], styles: Styles, layout: Pic
     axis.set_xlim(-0.5, len(points) - 0.5)
     if len(points) <= MAX_NAMED_POINTS:
         values = {row.where: row.values for row in rows}
-        names = [wrapped(point_text(values[point], layout.labels), 0.9 * width_pt / len(points)) for point in points]
+        unswept = NO_SWEEP if any(points) else ""
+        names = [
+            wrapped(point_text(values[point], layout.labels) or unswept, 0.9 * width_pt / len(points))
+            for point in points
+        ]
         axis.set_xticks(range(len(points)), names)
     else:
         numbers = [str(number) for number in range(len(points))]
@@ -205,13 +209,20 @@ def _fastest_sentence(rows: Sequence[HeadlineRow], where: str) -> str:
     time = seconds_text(best.times.median_s)
     if len(rows) == 1:
         return f"{where}{best.variant} takes {time} an iteration."
-    owed = ", ".join(best.differs)
-    if best is baseline:
-        second = min(rows[1:], key=_time)
+    factors = [ratio_text(_time(row) / (_time(best) or 1)) for row in rows]
+    slower = [row for row, factor in zip(rows, factors, strict=True) if row is not best and factor != ratio_text(1)]
+    fastest = [row for row in rows if not any(row is each for each in slower)]
+    names = list_text([row.variant for row in fastest])
+    if not slower:
+        return f"{where}{names} are equally fast, {time} an iteration."
+    are = "are the fastest" if len(fastest) > 1 else "is the fastest"
+    if baseline is fastest[0]:
+        second = min(slower, key=_time)
         factor = ratio_text(_time(second) / (_time(best) or 1))
-        return f"{where}{best.variant} is the fastest, {time} an iteration; {second.variant} takes {factor} that."
+        return f"{where}{names} {are}, {time} an iteration; {second.variant} takes {factor} that."
+    owed = ", ".join(best.differs) if len(fastest) == 1 else ""
     return (
-        f"{where}{best.variant} is the fastest, {time} an iteration against "
+        f"{where}{names} {are}, {time} an iteration against "
         f"{seconds_text(baseline.times.median_s)} of {baseline.variant}: a speed-up of "
         f"{ratio_text(_time(baseline) / (_time(best) or 1))}{f' ({owed})' if owed else ''}."
     )
@@ -241,5 +252,5 @@ def _points_reading(rows: Sequence[HeadlineRow]) -> str:
     where = last[0].where
     sentence = _fastest_sentences(last, f"With {where}, " if where else "")
     points = list(dict.fromkeys(row.where for row in rows))
-    names = [f"{number}: {point}" for number, point in enumerate(points)]
+    names = [f"{number}: {point or NO_SWEEP}" for number, point in enumerate(points)]
     return sentence + (f" Sweep points: {'; '.join(names)}." if len(names) > MAX_NAMED_POINTS else "")

@@ -221,6 +221,11 @@ def test_what_a_variants_training_leaves_out_is_the_experiments() -> None:
     assert differences({"experiment": document}, "a", "b") == ("stages 1 against 4",)
 
 
+def test_a_field_is_named_as_prose_names_it() -> None:
+    one, other = ({"name": name, "options": {"pipelines_per_cell": count}} for name, count in (("a", "auto"), ("b", 2)))
+    assert differences({"variants": [one, other]}, "a", "b") == ("pipelines per cell 2 against auto",)
+
+
 NOTE = worth_text(["seldom"])
 
 EXPERIMENT = """

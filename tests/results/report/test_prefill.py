@@ -160,7 +160,7 @@ def test_the_reading_of_the_bubbles_says_which_stay_empty_and_why() -> None:
     shares = [GpuTimeShares("", 0, {"prefill.rate": "4/s"}, "filled", parts, 100)]
     assert bubbles_reading(shares).replace("\u00a0", " ") == (
         "With request rate 4/s: filled filled 75.0 % of its bubbles (of what stayed empty, "
-        "80.0 % waiting for the link and 20.0 % pipeline fill and drain)."
+        "80.0 % waiting for the link and 20.0 % in pipeline fill and drain)."
     )
     assert bubbles_reading([replace(shares[0], parts_ns={**parts, "prefill": 0})]) == ""
 

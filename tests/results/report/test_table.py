@@ -88,3 +88,9 @@ def test_markdown_has_what_stands_beneath_a_text_behind_it() -> None:
         *("| RTT measured (configured) |", "| ---: |", "| **41 ms** (40 ms, a\\*b) |"),
         *("", "One.", "", "Two.", "", "A note.", ""),
     ]
+
+
+def test_rows_without_a_sweep_point_have_a_heading_of_their_own_beside_others() -> None:
+    found = table(("10 ms", "one"), ("", "other"))
+    assert found is not None
+    assert [where for where, _ in found.groups] == ["10 ms", "no sweep"]

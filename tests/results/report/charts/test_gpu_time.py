@@ -3,6 +3,7 @@
 import csv
 import io
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -117,8 +118,8 @@ def test_the_chart_has_one_legend_for_both_kinds(mixed: Run) -> None:
     chart = shares_chart(gpu_time_shares(mixed), 1)
     assert chart is not None
     labels = [entry.label for entry in chart.legend]
-    assert labels[-2:] == ["idle: in collectives", "idle: other (Python, launching, data)"]
-    assert "idle: pipeline fill and drain" in labels
+    assert labels[-2:] == ["idle: in collectives", "idle: for other reasons (Python, launching, data)"]
+    assert "idle: in pipeline fill and drain" in labels
     assert len({(entry.style.colour, entry.style.hatch) for entry in chart.legend}) == len(labels)
     assert "ddp trained for" in chart.reading
     assert "in collectives" in chart.reading
@@ -165,3 +166,19 @@ def test_a_rising_line_rises_and_a_falling_one_falls() -> None:
 def test_lines_are_as_far_apart_in_a_wide_rectangle_as_in_a_narrow_one() -> None:
     for width_px in (60, 600):
         np.testing.assert_allclose(np.diff(hatched("|", width_px, 18)[:, 0, 0]), PITCH_PX)
+
+
+def test_a_cause_reads_as_part_of_a_sentence() -> None:
+    chart = shares_chart([shares(0, "gpipe", training=60, fill_drain=40)], 1)
+    assert chart is not None
+    assert "idled most, 40.0 %, in pipeline fill and drain." in chart.reading.replace("\u00a0", " ")
+
+
+def test_the_bars_of_a_run_without_a_sweep_have_a_heading_beside_those_of_another() -> None:
+    single = replace(shares(0, "gpipe", run="single", training=60, link=40), values={})
+    chart = shares_chart([single, shares(8, "gpipe", run="swept", training=60, link=40)], 2)
+    assert chart is not None
+    assert ">no sweep<" in chart.drawings[0].wide
+    alone = shares_chart([single], 1)
+    assert alone is not None
+    assert ">no sweep<" not in alone.drawings[0].wide

@@ -133,6 +133,38 @@ def test_the_reading_names_the_first_variant_if_it_is_the_fastest() -> None:
     assert chart.reading.replace("\u00a0", " ") == "gpipe is the fastest, 2.00 s an iteration; atlas takes 1.50x that."
 
 
+@pytest.mark.parametrize(
+    ("times_s", "reading"),
+    [
+        ({"gpipe": 2.0, "atlas": 2.0}, "gpipe and atlas are equally fast, 2.00 s an iteration."),
+        ({"gpipe": 2.001, "atlas": 2.0}, "gpipe and atlas are equally fast, 2.00 s an iteration."),
+        (
+            {"gpipe": 2.0, "atlas": 2.0, "1f1b": 3.0},
+            "gpipe and atlas are the fastest, 2.00 s an iteration; 1f1b takes 1.50x that.",
+        ),
+        (
+            {"gpipe": 4.0, "atlas": 2.0, "1f1b": 2.0},
+            "atlas and 1f1b are the fastest, 2.00 s an iteration against 4.00 s of gpipe: a speed-up of 2.00x.",
+        ),
+    ],
+)
+def test_a_tie_is_no_win(times_s: dict[str, float], reading: str) -> None:
+    rows = [row(0, variant, time_s) for variant, time_s in times_s.items()]
+    chart = iteration_time_chart(with_headline(rows), Styles.of({"": list(times_s)}))
+    assert chart is not None
+    assert chart.reading.replace("\u00a0", " ") == reading
+
+
+@pytest.mark.parametrize("latencies", [("10ms",), ("10ms", "20ms", "30ms")])
+def test_a_run_without_a_sweep_has_a_named_point_beside_those_of_another(latencies: tuple[str, ...]) -> None:
+    swept = [row(at, "gpipe", 2.0, run="swept", microbatches=each) for at, each in enumerate(latencies)]
+    styles = Styles.of({"single": ["gpipe"], "swept": ["gpipe"]})
+    chart = iteration_time_chart(with_headline([row(0, "gpipe", 2.0, run="single"), *swept]), styles)
+    assert chart is not None
+    named = chart.drawings[0].wide if len(latencies) == 1 else chart.reading.replace("0: no sweep; 1:", ">no sweep<")
+    assert ">no sweep<" in named
+
+
 def test_runs_share_a_variant_s_colour_and_each_has_its_line() -> None:
     styles = Styles.of({"old": ["gpipe", "atlas"], "new": ["atlas"]})
     rows = [

@@ -36,8 +36,8 @@ from wanbed.results.report.section import Section
 from wanbed.results.report.table import Table
 from wanbed.results.text import isolated, visible
 
-MAX_OPEN_POINTS = 40
-"""The most sweep points of a table that is shown open. A longer one is folded, so that the charts are visible."""
+MAX_OPEN_ROWS = 100
+"""The most rows of a table that is shown open. A longer one is folded, so that the charts are visible."""
 
 MAX_DIFFERENCES = 200
 """The most differences between manifests that are listed; the rest are only counted."""
@@ -101,7 +101,7 @@ def write_report(runs: Sequence[Path | Run], destination: Path, clocks: Sequence
             derived_differences=_cut(differences.derived),
             runs=[_run_section(own, styles) for own in reported.runs],
             styles=styles,
-            most_open_points=MAX_OPEN_POINTS,
+            most_open_rows=MAX_OPEN_ROWS,
         )
     )
     write_whole(destination, isolated(visible(page)))

@@ -166,14 +166,14 @@ def test_the_reading_of_the_bubbles_says_which_stay_empty_and_why() -> None:
 
 
 @pytest.mark.usefixtures("unpainted")
-def test_tables_of_very_many_sweep_points_are_folded(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tables_of_very_many_rows_are_folded(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def folded() -> list[str]:
         report.write_report([run], tmp_path / "report.html")
-        return re.findall(r"<summary>(\d+ sweep points)</summary>", (tmp_path / "report.html").read_text())
+        return re.findall(r"<summary>(\d+ sweep points, \d+ rows)</summary>", (tmp_path / "report.html").read_text())
 
     assert folded() == []
-    monkeypatch.setattr(report, "MAX_OPEN_POINTS", 1)
-    assert folded().count("2 sweep points") >= 3
+    monkeypatch.setattr(report, "MAX_OPEN_ROWS", 1)
+    assert sum(text.startswith("2 sweep points, ") for text in folded()) >= 3
 
 
 @pytest.fixture

@@ -272,11 +272,11 @@ def test_a_run_without_a_finished_trial_has_a_report_too(build_run: BuildRun, tm
 
 
 @pytest.mark.usefixtures("unpainted")
-def test_the_table_of_very_many_sweep_points_is_folded(build_run: BuildRun, tmp_path: Path, monkeypatch: Any) -> None:
+def test_the_table_of_very_many_rows_is_folded(build_run: BuildRun, tmp_path: Path, monkeypatch: Any) -> None:
     path = build_run()
     assert report(tmp_path, path).source.count("<summary>") == 1
-    monkeypatch.setattr("wanbed.results.report.report.MAX_OPEN_POINTS", 1)
-    assert "<details><summary>2 sweep points</summary>" in report(tmp_path, path).source
+    monkeypatch.setattr("wanbed.results.report.report.MAX_OPEN_ROWS", 3)
+    assert "<details><summary>2 sweep points, 4 rows</summary>" in report(tmp_path, path).source
 
 
 def test_a_folder_that_is_no_run_leaves_no_report(tmp_path: Path) -> None:

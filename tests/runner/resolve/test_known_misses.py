@@ -148,6 +148,7 @@ def test_what_packets_settle_does_not_apply_where_they_are_followed(
         ({"connections": 4}, {"pipelines": 1, "background": [{"name": "backup", "from": "east", "to": "west"}]}),
         ({"connections": 4}, {"events": [{"at": "1s", "for": "1s", "node_pair_rate": "50Mbit"}]}),
         ({"connections": 4, "congestion": "bbr"}, {}),
+        ({"connections": 4, "receive": "blocks"}, {}),
     ],
 )
 def test_packets_that_cannot_be_followed_are_not_unless_they_are_asked_for(

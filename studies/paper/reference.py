@@ -12,7 +12,7 @@ from studies.paper.claims import RECALLED_CAP_BPS, RECALLED_SINGLE_BPS, claims, 
 from studies.paper.outcome import Outcomes, PartOutcome, outcomes_of
 from studies.paper.part import GOODPUT, PaperPart, Volume, volume_table
 from wanbed.ground.files import write_whole
-from wanbed.results.comparison.run_description import RunDescription
+from wanbed.results.comparison.run_description import RunDescription, warnings
 from wanbed.results.reading.headline import HeadlineRow, by_point, headline
 from wanbed.results.reading.run import Run
 from wanbed.results.reading.stored_trial import LATENCY_PATH
@@ -116,6 +116,7 @@ class _Section:
     title: str
     run: str
     described: RunDescription
+    warnings: Sequence[str]
     groups: Sequence[tuple[str, Sequence[HeadlineRow]]]
     charts: Sequence[Chart]
     styles: Styles
@@ -200,6 +201,7 @@ def _section(result: PartResult, charts: Sequence[Chart]) -> _Section:
         title=result.part.title,
         run=run.path.resolve().name,
         described=RunDescription.of(run),
+        warnings=warnings(run),
         groups=by_point(headline(run, result.part.name)),
         charts=charts,
         styles=Styles.of({result.part.name: run.variants}),

@@ -222,7 +222,9 @@ def test_nothing_is_computed_while_a_message_comes(
 def test_it_changes_nothing_where_nothing_is_sent_between_stages() -> None:
     training = {"stages": 1, "pipelines": 8, "microbatches": 1}
     blocks, buffers = (
-        simulation_of(document(schedule="dp", training=training, transport=transport), 2).spans
-        for transport in (BLOCKING, {})
+        simulation_of(
+            {"engine": "simulate", **document(schedule="dp", training=training, transport=transport)}, 2
+        ).spans
+        for transport in (BLOCKING, {"model": "mean"})
     )
     assert (blocks.end_ns == buffers.end_ns).all()

@@ -1,4 +1,4 @@
-"""What the report says of connections between datacenters: their state over time, and a warning where they are too few.
+"""Draw the state of connections between datacenters over time, and warn where they are too few.
 
 The chart has the round-trip time and the congestion window of each variant.
 """

@@ -92,9 +92,7 @@ class WanTraffic:
         ratios = [0.0]
         for one, other in self.pairs:
             in_flight = self._connections[one.host.name, other.host.name] * self.variant.tcp.window_bytes
-            for ends in ((one.datacenter, other.datacenter), (other.datacenter, one.datacenter)):
-                held = self.topology.pair_in_flight_bytes(*ends)
-                ratios += [in_flight / held] if held else []
+            ratios += [in_flight / held_bytes for held_bytes in self._held_bytes((one, other))]
         return max(ratios)
 
     @cached_property
@@ -105,20 +103,17 @@ class WanTraffic:
         """
         if not isinstance(self.variant, PipelineVariant):
             crossing = {(each.size_bytes, each.pair) for each in self.variant.transfers() if _across((each.pair,))}
-            return tuple(
-                size_bytes / bytes_held
-                for size_bytes, (one, other) in crossing
-                for ends in ((one.datacenter, other.datacenter), (other.datacenter, one.datacenter))
-                if (bytes_held := self.topology.pair_in_flight_bytes(*ends))
-            )
+            return tuple(size / held_bytes for size, pair in crossing for held_bytes in self._held_bytes(pair))
+        held = {held_bytes for pair in self.pairs for held_bytes in self._held_bytes(pair)}
         sizes = _crossing_bytes(self.variant)
-        held = {
-            ends: bytes_held
-            for one, other in self.pairs
-            for ends in ((one.datacenter, other.datacenter), (other.datacenter, one.datacenter))
-            if (bytes_held := self.topology.pair_in_flight_bytes(*ends))
-        }
-        return tuple(size / self.variant.pipelines_per_cell / each for size in sizes for each in held.values())
+        return tuple(size / self.variant.pipelines_per_cell / each for size in sizes for each in held)
+
+    def _held_bytes(self, pair: Pair) -> Iterator[float]:
+        """Yield what the line of a pair of places holds, rate x RTT, in each direction in which its rate is limited."""
+        one, other = pair
+        for ends in ((one.datacenter, other.datacenter), (other.datacenter, one.datacenter)):
+            if held_bytes := self.topology.pair_in_flight_bytes(*ends):
+                yield held_bytes
 
     @cached_property
     def fills_a_trunk(self) -> bool:

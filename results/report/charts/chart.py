@@ -309,7 +309,7 @@ class Chart:
 
 
 class Series(Protocol):
-    """What a chart draws of one variant of one run."""
+    """One variant of one run, as a chart draws it."""
 
     @property
     def variant(self) -> str:

@@ -1,4 +1,4 @@
-"""What features read of a report's runs is read once, and each run is known by its label and its place."""
+"""Each run of a report is read once for all its features, and known by its label and its place."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -10,21 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.simulator.simulation_of import simulation_of
+from tests.support.simulator.stage_orders import stage_orders
 from wanbed.runner.simulator.simulation import KIND_CODES, Simulation
 from wanbed.runner.simulator.variant_simulation import simulate_variant
 from wanbed.runner.validation.case import chain, iteration_ns, simulated
 from wanbed.workloads.schedules.action import TAKES_GRADIENT, ActionKind
-from wanbed.workloads.schedules.pipeline_shape import PipelineShape
-from wanbed.workloads.schedules.schedule import create_schedule
 
 MS = 1_000_000
 BLOCKING = {"receive": "blocks"}
 RENDEZVOUS = {"receive": "blocks", "overlap": False}
-CLASSES = {
-    "gpipe": "gpipe:GPipe",
-    "1f1b": "one_forward_one_backward:OneForwardOneBackward",
-    "zb-h1": "zero_bubble:ZeroBubble",
-}
+SCHEDULES = ("gpipe", "1f1b", "zb-h1")
 
 TIMES = st.integers(1, 60)
 OF_TWO_STAGES = st.tuples(TIMES, TIMES, TIMES, st.integers(0, 90))
@@ -97,8 +92,7 @@ def expected_end_ms(times: Mapping[str, list[int]], microbatches: int, schedule:
     """Return how long one pipeline takes, by its stages' lists. With ``holds`` sends block too."""
     forward, backward, transfer, latency = (times[each] for each in ("forward", "backward", "transfer", "latency"))
     stages = len(forward)
-    order = create_schedule(f"wanbed.workloads.schedules.{CLASSES[schedule]}", PipelineShape(stages, microbatches), {})
-    lists = [order._whole_order(stage) for stage in range(stages)]  # type: ignore[attr-defined]
+    lists = stage_orders(schedule, stages, microbatches)
     parts = {
         ActionKind.FORWARD: forward,
         ActionKind.BACKWARD: backward,
@@ -151,7 +145,7 @@ def chains(draw: st.DrawFn) -> dict[str, list[int]]:
     }
 
 
-@given(chains(), st.integers(1, 6), st.sampled_from([*((each, False) for each in CLASSES), ("gpipe", True)]))
+@given(chains(), st.integers(1, 6), st.sampled_from([*((each, False) for each in SCHEDULES), ("gpipe", True)]))
 @settings(max_examples=40, deadline=None)
 def test_every_receive_is_asked_for_when_its_turn_has_come(
     times: dict[str, list[int]], microbatches: int, chosen: tuple[str, bool]
@@ -161,7 +155,7 @@ def test_every_receive_is_asked_for_when_its_turn_has_come(
     assert iteration_ns(found) == expected_end_ms(times, microbatches, schedule, holds=holds) * MS
 
 
-@given(chains(), st.integers(1, 6), st.sampled_from(sorted(CLASSES)), st.booleans())
+@given(chains(), st.integers(1, 6), st.sampled_from(SCHEDULES), st.booleans())
 @settings(max_examples=25, deadline=None)
 def test_it_is_never_faster_than_buffers_and_sends_as_many_bytes(
     times: dict[str, list[int]], microbatches: int, schedule: str, overlap: bool

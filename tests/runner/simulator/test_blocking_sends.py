@@ -10,12 +10,11 @@ from hypothesis import strategies as st
 
 from tests.support.runner.prefill_documents import point, with_prefill
 from tests.support.simulator.simulation_of import simulation_of
+from tests.support.simulator.stage_orders import stage_orders
 from wanbed.runner.simulator.simulation import KIND_CODES, Simulation
 from wanbed.runner.simulator.variant_simulation import simulate_variant
 from wanbed.runner.validation.case import chain, iteration_ns, simulated
 from wanbed.workloads.schedules.action import ActionKind
-from wanbed.workloads.schedules.pipeline_shape import PipelineShape
-from wanbed.workloads.schedules.schedule import create_schedule
 
 MS = 1_000_000
 COMPUTING = [KIND_CODES[kind.value] for kind in ActionKind]
@@ -57,9 +56,7 @@ def blocking_ms(schedule: str, stages: int, microbatches: int, times: Any) -> in
     ``times`` has the forward, the backward, the transfer of each stage, in either direction, and the latency.
     """
     forward, backward, transfer, latency = times
-    names = {"gpipe": "gpipe:GPipe", "1f1b": "one_forward_one_backward:OneForwardOneBackward"}
-    order = create_schedule(f"wanbed.workloads.schedules.{names[schedule]}", PipelineShape(stages, microbatches), {})
-    lists = [order._whole_order(stage) for stage in range(stages)]  # type: ignore[attr-defined]
+    lists = stage_orders(schedule, stages, microbatches)
     free, there, done = [0] * stages, {}, [0] * stages
     last = 0
     while any(count < len(own) for count, own in zip(done, lists, strict=True)):

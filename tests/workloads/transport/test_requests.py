@@ -1,5 +1,6 @@
 """When a message begins that waits for its receiver."""
 
+from functools import partial
 from itertools import permutations
 
 import pytest
@@ -13,10 +14,11 @@ HAPPENINGS = [("made", "a"), ("asked", "a"), ("made", "b"), ("asked", "b")]
 def test_a_message_begins_once_with_the_last_of_being_made_and_being_asked_for(
     order: tuple[tuple[str, str], ...],
 ) -> None:
-    requests, begun = Requests(), []
+    requests = Requests()
+    begun: list[str] = []
     for position, (what, key) in enumerate(order):
         if what == "made":
-            requests.made(key, lambda key=key: begun.append(key))  # type: ignore[misc]
+            requests.made(key, partial(begun.append, key))
         else:
             assert requests.asked(key)
         both = [each for each in "ab" if {("made", each), ("asked", each)} <= set(order[: position + 1])]

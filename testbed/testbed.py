@@ -26,7 +26,6 @@ from wanbed.testbed.kernel.link_counters import PortCounters
 from wanbed.testbed.kernel.processors import prompt_wakeups
 from wanbed.testbed.kernel.tcp import TcpStates, allow_congestion_control
 from wanbed.testbed.network.address_book import AddressBook, LoopbackAddressBook
-from wanbed.testbed.network.ethernet import MTU_BYTES
 from wanbed.testbed.network.gateway_layout import plan_gateways
 from wanbed.testbed.network.gateway_plan import GatewayPlan
 from wanbed.testbed.network.shared_rate import Timers
@@ -50,10 +49,9 @@ class Testbed(HostsHere):
 
     __test__ = False
 
-    mtu_bytes = MTU_BYTES
-
     def __init__(self, topology: Topology, ours: Claim, offer: Offer, gpus: GpuAssignment | None = None) -> None:
         self.topology = topology
+        self.mtu_bytes = topology.mtu_bytes
         self.gpus = gpus
         self.identifier = ours.record.identifier
         self.folder = ours.folder
@@ -97,7 +95,7 @@ class Testbed(HostsHere):
             allow_congestion_control(TcpSettings().congestion)
             for gateway in self.gateway_plan.gateways:
                 for port in gateway.host_ports:
-                    attach_host(self._hosts[port.host].namespace, gateway, port)
+                    attach_host(self._hosts[port.host].namespace, gateway, port, self.mtu_bytes)
         self.facts = replace(self._substrate.facts, prompt_wakeups=awake)
         if self.facts.name == UNSHAPED:
             # Not recorded: a process that joins this network by its topology expects the WAN.

@@ -339,5 +339,6 @@ def _pair_capacities(
     if rate_bps is not None:
         yield "node_pair", rate_bps
     if effects.window and rtt_ns:
-        let_out_bytes = Line(None, rtt_ns, effects.headers).wire_bytes(connections * variant.tcp.window_bytes)
+        line = Line(None, rtt_ns, effects.headers, None, topology.mtu_bytes)
+        let_out_bytes = line.wire_bytes(connections * variant.tcp.window_bytes)
         yield "windows", let_out_bytes * 8e9 / rtt_ns

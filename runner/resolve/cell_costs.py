@@ -109,7 +109,7 @@ def between_iterations_ns(
             paths = _paths(topology, pairs, transport, on_link)
             if paths and level_bytes:
                 steps, rounds = 2 * (size - 1), 1 if level is rings.levels[-1] else 2
-                bits_per_s = min(_path_bps(transport, path) for path in paths)
+                bits_per_s = min(_path_bps(topology, transport, path) for path in paths)
                 latency_ns = max(path.latency_ns for path in paths)
                 send_ns = steps * level_bytes * 8 * 1e9 / bits_per_s / size
                 all_reduce_ns += ceil(max(steps * latency_ns, send_ns + rounds * latency_ns))
@@ -177,7 +177,7 @@ class _Estimate:
         topology, transport = self.topology, self.transport
         settings = None if transport.model == "ideal" else tcp_settings(transport)
         paths = _paths(topology, pairs, transport, on_link)
-        goodputs_bps = [_path_bps(transport, path) for path in paths]
+        goodputs_bps = [_path_bps(topology, transport, path) for path in paths]
         occupancy_ns = ceil(activation_bytes * 8 * 1e9 / min(goodputs_bps, default=inf) / parts)
         latency_ns = max((path.latency_ns for path in paths), default=0)
         tcp = [_tcp(topology, path, settings, activation_bytes, parts) for path in paths] if settings else []
@@ -272,9 +272,12 @@ def _tcp(
     if not path.rtt_ns or share_bytes > MOST_WINDOWS * path.connections * settings.window_bytes:
         return None
     cutting = Cutting(activation_bytes, parts, path.connections)
-    mates = Line(topology.intra_rate_bps, topology.intra_latency_ns, headers=True)
+    mtu_bytes = topology.mtu_bytes
+    mates = Line(topology.intra_rate_bps, topology.intra_latency_ns, True, None, mtu_bytes)
     return BoundaryTcp(
-        Line(None if path.wire_bps == inf else max(int(path.wire_bps), 1), path.latency_ns, True, path.back_ns),
+        Line(
+            None if path.wire_bps == inf else max(int(path.wire_bps), 1), path.latency_ns, True, path.back_ns, mtu_bytes
+        ),
         share_bytes + cutting.chunks * HEADER_BYTES // parts,
         settings,
         Striping(path.connections, len(cutting.chunks_of(0)), cutting.largest_bytes),
@@ -282,11 +285,11 @@ def _tcp(
     )
 
 
-def _path_bps(transport: TransportSpec, path: _Path) -> float:
+def _path_bps(topology: Topology, transport: TransportSpec, path: _Path) -> float:
     """Return the rate of a path for payload: that of its line or of its windows. An ideal transport has the line's."""
     if transport.model == "ideal":
         return path.wire_bps
-    goodput_bps = tcp_goodput_bps(path.wire_bps)
+    goodput_bps = tcp_goodput_bps(path.wire_bps, topology.mtu_bytes)
     if transport.connections == "auto":
         return goodput_bps
     return min(goodput_bps, transport.connections * window_bps(transport, path.rtt_ns))

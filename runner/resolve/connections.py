@@ -83,7 +83,7 @@ def _rates_bps(topology: Topology, pair: Pair, transport: TransportSpec) -> tupl
     rates_bps = [rate for way in (ends, ends[::-1]) if (rate := topology.line_rate_bps(*way)) is not None]
     if not rates_bps or single_bps == float("inf"):
         return None
-    return tcp_goodput_bps(max(rates_bps)), single_bps
+    return tcp_goodput_bps(max(rates_bps), topology.mtu_bytes), single_bps
 
 
 _FILL_MARGIN = Fraction(11, 10)

@@ -11,9 +11,10 @@ from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 from wanbed.runner.resolve.placement import Pair
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 from wanbed.runner.resolve.stage_rings import ring_pairs
-from wanbed.testbed.network.flow_model.line import FRAME_BYTES, PAYLOAD_BYTES
+from wanbed.testbed.network.ethernet import ETHERNET_HEADER_BYTES
 from wanbed.testbed.network.gateway_layout import plan_gateways
-from wanbed.testbed.network.shared_rate import FRAMES_MAX, Timers
+from wanbed.testbed.network.goodput import TCP_OVERHEAD_BYTES
+from wanbed.testbed.network.shared_rate import Timers, most_frames
 from wanbed.testbed.network.topology import Topology
 
 MODELLED_CONGESTION_CONTROLS: Final = frozenset({"cubic", "reno"})
@@ -22,8 +23,8 @@ MODELLED_CONGESTION_CONTROLS: Final = frozenset({"cubic", "reno"})
 MOST_PACKETS: Final = 100_000
 """The most packets of a trial that are followed with ``auto``: each takes 10 to 30 us."""
 
-_LEAST_BPS: Final = 2 * 10 * 8 * FRAME_BYTES
-"""The rate of two frames in a tenth of a second. Below it, packets time out again and again."""
+_LEAST_FRAMES_PER_S: Final = 2 * 10
+"""Two frames in a tenth of a second. At a lower rate, packets time out again and again."""
 
 
 def reason_not_followed(topology: Topology, variant: ResolvedVariant, *, background: bool) -> str | None:
@@ -67,10 +68,11 @@ def follows_packets(topology: Topology, variant: ResolvedVariant, iterations: in
 def _are_few_packets(topology: Topology, at_once: Sequence[PipelineVariant], iterations: int) -> bool:
     """Return whether variants that train at once send ``MOST_PACKETS`` between hosts at most.
 
-    They are never few where a connection's rate is below ``_LEAST_BPS``.
+    They are never few where a connection's rate is below ``_LEAST_FRAMES_PER_S``.
     """
     gateways = plan_gateways(topology, 0, Timers.VIRTUAL).gateways
-    frames = min(gateway.super_packet_frames or FRAMES_MAX for gateway in gateways)
+    most = most_frames(topology.mtu_bytes + ETHERNET_HEADER_BYTES)
+    frames = min(gateway.super_packet_frames or most for gateway in gateways)
     packets = 0.0
     for variant in at_once:
         sizes = _PacketSizes(topology, variant, frames)
@@ -94,7 +96,7 @@ class _PacketSizes:
         self._known: dict[tuple[str, str], float] = {}
 
     def between(self, pair: Pair) -> float:
-        """Return the bytes of a packet between two places, 0 where the rate is below ``_LEAST_BPS``."""
+        """Return the bytes of a packet between two places, 0 where the rate is below ``_LEAST_FRAMES_PER_S``."""
         one, other = pair
         ends = one.datacenter, other.datacenter
         if ends not in self._known:
@@ -103,8 +105,10 @@ class _PacketSizes:
             window_bps = self._variant.tcp.window_bytes * 8e9 / rtt_ns if rtt_ns else inf
             rate_bps = window_bps if line_bps is None else min(window_bps, line_bps / connections)
             size_bytes = rate_bps / 8 / 1024 + (65_536 >> min(rtt_ns // 512_000, 31))
-            segments = min(max(min(size_bytes / PAYLOAD_BYTES, self._frames) // 1, 2), self._frames)
-            self._known[ends] = 0 if rate_bps < _LEAST_BPS else segments * PAYLOAD_BYTES
+            segment_bytes = self._topology.mtu_bytes - TCP_OVERHEAD_BYTES
+            segments = min(max(min(size_bytes / segment_bytes, self._frames) // 1, 2), self._frames)
+            least_bps = _LEAST_FRAMES_PER_S * 8 * (self._topology.mtu_bytes + ETHERNET_HEADER_BYTES)
+            self._known[ends] = 0 if rate_bps < least_bps else segments * segment_bytes
         return self._known[ends]
 
 

@@ -2,7 +2,7 @@
 
 from wanbed.ground.impairments import UNIMPAIRED
 from wanbed.runner.experiment.transport_spec import TransportSpec
-from wanbed.testbed.network.flow_model.line import FRAME_BYTES
+from wanbed.testbed.network.ethernet import ETHERNET_HEADER_BYTES
 from wanbed.testbed.network.topology import Topology
 
 ACKNOWLEDGEMENT_BYTES, ACKNOWLEDGED_SEGMENTS = 66, 2
@@ -29,7 +29,8 @@ def has_narrow_way(topology: Topology, one: str, other: str) -> bool:
     rates_bps = [rate_bps for way in ways if (rate_bps := topology.line_rate_bps(*way)) is not None]
     if one == other or len(rates_bps) < len(ways) or any(topology.course(*way) is not None for way in ways):
         return False
-    needed_bps = max(rates_bps) * ACKNOWLEDGEMENT_BYTES / (ACKNOWLEDGED_SEGMENTS * FRAME_BYTES)
+    frame_bytes = topology.mtu_bytes + ETHERNET_HEADER_BYTES
+    needed_bps = max(rates_bps) * ACKNOWLEDGEMENT_BYTES / (ACKNOWLEDGED_SEGMENTS * frame_bytes)
     return needed_bps * _NOTICED_PART > min(rates_bps)
 
 

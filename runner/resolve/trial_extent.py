@@ -18,8 +18,7 @@ from wanbed.runner.resolve.placement import Pair, Placement, StagePlace
 from wanbed.runner.resolve.stage_costs import StageCosts
 from wanbed.runner.resolve.stage_rings import StageRings, ring_pairs
 from wanbed.runner.resolve.written_variant import WrittenVariant
-from wanbed.testbed.network.flow_model.line import PAYLOAD_BYTES
-from wanbed.testbed.network.goodput import tcp_goodput_bps
+from wanbed.testbed.network.goodput import TCP_OVERHEAD_BYTES, tcp_goodput_bps
 from wanbed.testbed.network.topology import Topology
 from wanbed.workloads.schedules.pipeline_shape import VirtualStages
 from wanbed.workloads.trace_replay.replayed_trace import ReplayedTrace, WorkKind
@@ -197,7 +196,7 @@ class _Paths:
     def _path(self, latency_ns: int, rtt_ns: int, rate_bps: int | None, connections: int) -> _Path:
         if self._transport.model == "ideal":
             return _Path(latency_ns, rtt_ns, rate_bps, None)
-        goodput_bps = None if rate_bps is None else tcp_goodput_bps(rate_bps)
+        goodput_bps = None if rate_bps is None else tcp_goodput_bps(rate_bps, self._topology.mtu_bytes)
         window_bytes = connections * self._transport.window
         in_flight_bytes = float("inf") if goodput_bps is None else goodput_bps / 8 * rtt_ns / 1e9
         held_up = rtt_ns > 0 and window_bytes < in_flight_bytes
@@ -227,7 +226,7 @@ def _check_bytes(size_bytes: int, field: str) -> None:
 
 
 def _check_segments(spec: ExperimentSpec, drawn_bytes: int) -> None:
-    segments = drawn_bytes // PAYLOAD_BYTES
+    segments = drawn_bytes // (spec.topology.mtu - TCP_OVERHEAD_BYTES)
     if spec.engine == "simulate" and segments > MAX_SEGMENTS:
         raise InputError(
             f"topology.wan: {segments:.3g} segments cross links with loss or jitter, and {MAX_SEGMENTS:.3g} at most "

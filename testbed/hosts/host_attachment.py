@@ -26,7 +26,7 @@ TCP_SYSCTLS = (
 """The sysctls of a namespace that affect the throughput of a connection, whether a testbed sets them or not."""
 
 
-def attach_host(namespace: str, gateway: Gateway, port: HostPort) -> None:
+def attach_host(namespace: str, gateway: Gateway, port: HostPort, mtu_bytes: int) -> None:
     """Configure the interface ``eth0``, which must exist in the host's namespace, and set the default TCP settings."""
     netlink = open_netlink(namespace)
     try:
@@ -34,7 +34,7 @@ def attach_host(namespace: str, gateway: Gateway, port: HostPort) -> None:
         netlink.link("set", index=link_index(netlink, "lo"), state="up")
         if gateway.super_packet_frames is not None:
             netlink.link("set", index=index, gso_max_segs=gateway.super_packet_frames)
-        netlink.link("set", index=index, address=port.host_mac)
+        netlink.link("set", index=index, mtu=mtu_bytes, address=port.host_mac)
         netlink.link("set", index=index, state="up")
         netlink.addr("add", index=index, address=port.host_address, prefixlen=32)
         _add_route(netlink, index, gateway, port)

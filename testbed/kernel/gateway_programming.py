@@ -82,7 +82,7 @@ class GatewayProgrammer:
             netlink = self._netlink[gateway.datacenter]
             netlink.link("set", index=_LOOPBACK_INDEX, state="up")
             for port in gateway.host_ports:
-                attach_host_port(netlink, gateway, port)
+                attach_host_port(netlink, gateway, port, self.plan.mtu_bytes)
             for wan_port in gateway.wan_ports:
                 if self._index[gateway.datacenter] < self._index[wan_port.peer]:
                     self._make_wan_link(gateway, wan_port)
@@ -160,13 +160,16 @@ class GatewayProgrammer:
 
     def _make_wan_link(self, gateway: Gateway, port: WanPort) -> None:
         with opened(self._namespaces[port.peer]) as peer_namespace:
+            mtu = self.plan.mtu_bytes
             peer = {
                 "ifname": _wan_interface(self._index[gateway.datacenter]),
                 "address": port.peer_mac,
+                "mtu": mtu,
                 "net_ns_fd": peer_namespace,
             }
             interface = _wan_interface(self._index[port.peer])
-            self._netlink[gateway.datacenter].link("add", ifname=interface, kind="veth", address=port.mac, peer=peer)
+            own = self._netlink[gateway.datacenter]
+            own.link("add", ifname=interface, kind="veth", address=port.mac, mtu=mtu, peer=peer)
 
     def _route_to_peer(self, netlink: Any, gateway: Gateway, port: WanPort) -> None:
         index = link_index(netlink, _wan_interface(self._index[port.peer]))
@@ -182,10 +185,10 @@ class GatewayProgrammer:
         )
 
 
-def attach_host_port(netlink: Any, gateway: Gateway, port: HostPort) -> None:
-    """Configure the gateway's side of its link to a host: address, route and neighbour entry."""
+def attach_host_port(netlink: Any, gateway: Gateway, port: HostPort, mtu_bytes: int) -> None:
+    """Configure the gateway's side of its link to a host: MTU, address, route and neighbour entry."""
     index = link_index(netlink, host_interface(port.host_index))
-    netlink.link("set", index=index, address=port.gateway_mac)
+    netlink.link("set", index=index, mtu=mtu_bytes, address=port.gateway_mac)
     netlink.link("set", index=index, state="up")
     netlink.addr("add", index=index, address=gateway.address, prefixlen=32)
     netlink.route("add", dst=f"{port.host_address}/32", oif=index)

@@ -39,10 +39,6 @@ def namespace_buffers(namespaces: Iterable[str], *, receive_bytes: int, send_byt
         yield
 
 
-UDP_PAYLOAD_BYTES = 1448
-SEGMENT_BYTES = 1448
-"""Payload of a full TCP segment with timestamps."""
-
 _SO_SNDBUFFORCE, _SO_RCVBUFFORCE = 32, 33
 BUFFER_MAX_BYTES = 2**30
 """The kernel stores twice the size of a send buffer in 31 bits. TCP windows are limited to this size too."""
@@ -264,15 +260,17 @@ def _size(made: socket.socket, option: int, force: int, buffer_bytes: int) -> No
         made.setsockopt(socket.SOL_SOCKET, option, buffer_bytes)
 
 
-def udp_goodput_bps(ends: Ends, *, rate_bps: int, offered_bps: int, spread_ns: int, longer: bool = False) -> float:
-    """Offer datagrams of ``UDP_PAYLOAD_BYTES`` at ``offered_bps``, and return the goodput in bit/s.
+def udp_goodput_bps(
+    ends: Ends, *, rate_bps: int, offered_bps: int, spread_ns: int, payload_bytes: int, longer: bool = False
+) -> float:
+    """Offer datagrams of ``payload_bytes`` at ``offered_bps``, and return the goodput in bit/s.
 
     ``spread_ns`` is the configured deviation of delays; ``longer`` measures four times as long. Raise StalledError if
     too few datagrams arrive.
     """
     duration_s = max(_DATAGRAMS_S, _SPREADS * spread_ns / 1e9) * (4 if longer else 1)
-    warming = math.ceil(_WARMING_MIN_BYTES / UDP_PAYLOAD_BYTES)
-    count = warming + math.ceil(offered_bps * duration_s / 8 / UDP_PAYLOAD_BYTES)
+    warming = math.ceil(_WARMING_MIN_BYTES / payload_bytes)
+    count = warming + math.ceil(offered_bps * duration_s / 8 / payload_bytes)
     with (
         ends.socket(ends.destination, socket.SOCK_DGRAM) as receiver,
         ends.socket(ends.source, socket.SOCK_DGRAM) as sender,
@@ -281,13 +279,13 @@ def udp_goodput_bps(ends: Ends, *, rate_bps: int, offered_bps: int, spread_ns: i
         _size(sender, socket.SO_SNDBUF, _SO_SNDBUFFORCE, _DATAGRAMS_BUFFER_BYTES)
         receiver.setblocking(False)
         sender.connect(receiver.getsockname())
-        payload, buffer = bytes(UDP_PAYLOAD_BYTES), bytearray(UDP_PAYLOAD_BYTES)
+        payload, buffer = bytes(payload_bytes), bytearray(payload_bytes)
         readings: list[tuple[int, int]] = []
         sent, arrived = 0, 0
         began_ns = latest_ns = time.monotonic_ns()
         while sent < count or time.monotonic_ns() - latest_ns < _QUIET_NS:
             now_ns = time.monotonic_ns()
-            due = warming + math.ceil(offered_bps * (now_ns - began_ns) / 8e9 / UDP_PAYLOAD_BYTES)
+            due = warming + math.ceil(offered_bps * (now_ns - began_ns) / 8e9 / payload_bytes)
             while sent < min(count, due):
                 sender.send(payload)
                 sent += 1
@@ -299,7 +297,7 @@ def udp_goodput_bps(ends: Ends, *, rate_bps: int, offered_bps: int, spread_ns: i
     if len(warm) < 2:
         raise StalledError(f"{ends}: {arrived} of {count} datagrams arrived")
     (first_ns, before), (last_ns, total) = warm[0], warm[-1]
-    return (total - before) * UDP_PAYLOAD_BYTES * 8e9 / (last_ns - first_ns)
+    return (total - before) * payload_bytes * 8e9 / (last_ns - first_ns)
 
 
 def _drain(receiver: socket.socket, buffer: bytearray) -> int:

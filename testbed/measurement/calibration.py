@@ -418,7 +418,8 @@ def _bounded_goodput_bps(testbed: "RunningTestbed", path: _Path, seconds: int | 
             return bounded_transfer.udp_goodput_bps(
                 ends,
                 rate_bps=rate,
-                offered_bps=_offered_bps(rate),
+                offered_bps=_offered_bps(rate, _payload_bytes(testbed)),
+                payload_bytes=_payload_bytes(testbed),
                 spread_ns=conditions.impairments.delay_spread_ns,
                 longer=bool(seconds),
             )
@@ -436,7 +437,7 @@ def _payload_bytes(testbed: "RunningTestbed") -> int:
     return UDP_PAYLOAD_BYTES - (MTU_BYTES - testbed.mtu_bytes)
 
 
-def _offered_bps(rate_bps: int, payload_bytes: int = UDP_PAYLOAD_BYTES) -> int:
+def _offered_bps(rate_bps: int, payload_bytes: int) -> int:
     return round(UDP_OFFERED * rate_bps * payload_bytes / (payload_bytes + UDP_OVERHEAD_BYTES))
 
 

@@ -25,13 +25,13 @@ from typing import TYPE_CHECKING
 from wanbed.testbed.kernel.inside import in_virtual_time
 from wanbed.testbed.measurement.bounded_transfer import (
     BUFFER_MAX_BYTES,
-    SEGMENT_BYTES,
     Ends,
     StalledError,
     connected,
     payload_file,
 )
-from wanbed.testbed.network.ethernet import FRAME_BYTES
+from wanbed.testbed.network.ethernet import ETHERNET_HEADER_BYTES
+from wanbed.testbed.network.goodput import TCP_OVERHEAD_BYTES, tcp_goodput_bps
 from wanbed.testbed.network.links.wan_link import LinkConditions
 from wanbed.testbed.network.shared_rate import can_bind
 from wanbed.testbed.network.tcp_settings import TcpSettings
@@ -48,9 +48,15 @@ _SLOW_START_TIMES = 4
 _SCRATCH = bytearray(4 * 2**20)
 
 
-def wire_bytes(size_bytes: int) -> int:
+def wire_bytes(size_bytes: int, mtu_bytes: int) -> int:
     """Return the wire bytes, Ethernet headers included, of a transfer in full segments."""
-    return size_bytes + (FRAME_BYTES - SEGMENT_BYTES) * math.ceil(size_bytes / SEGMENT_BYTES)
+    return size_bytes + acknowledgement_bytes(size_bytes, mtu_bytes)
+
+
+def acknowledgement_bytes(size_bytes: int, mtu_bytes: int) -> int:
+    """Return the most wire bytes of a transfer's acknowledgements: headers, one for each segment."""
+    header_bytes = ETHERNET_HEADER_BYTES + TCP_OVERHEAD_BYTES
+    return header_bytes * math.ceil(size_bytes / (mtu_bytes - TCP_OVERHEAD_BYTES))
 
 
 @dataclass
@@ -123,7 +129,8 @@ def transfers_s(
     transfers take many times their time at that rate, or if a connection is closed.
     """
     sizes_bytes = [size_bytes] * len(connections) if isinstance(size_bytes, int) else size_bytes
-    ideal_s = 8 * sum(map(wire_bytes, sizes_bytes)) / rate_bps
+    mtu_bytes = connections[0].ends.testbed.mtu_bytes
+    ideal_s = 8 * sum(wire_bytes(each, mtu_bytes) for each in sizes_bytes) / rate_bps
     limit_s = patience_s + _PATIENCE_TIMES * ideal_s + _ROUNDS * max(each.ends.rtt_s for each in connections)
     with payload_file(_CHUNK_BYTES) as payload, selectors.DefaultSelector() as selector:
         began_ns = time.monotonic_ns()
@@ -312,15 +319,10 @@ def _grain_bytes(testbed: "RunningTestbed", datacenters: tuple[Datacenter, Datac
     gateway = next(each for each in testbed.gateway_plan.gateways if each.datacenter == here)
     trunks = next(port.trunks for port in gateway.wan_ports if port.peer == there)
     frames = gateway.super_packet_frames
-    packet_bytes = _PACKET_MAX_BYTES if frames is None else frames * FRAME_BYTES
+    packet_bytes = _PACKET_MAX_BYTES if frames is None else frames * (testbed.mtu_bytes + ETHERNET_HEADER_BYTES)
     buckets_bytes = (trunk.rate_bytes_per_s * trunk.burst_us // 10**6 for trunk in trunks if trunk is not None)
     bucket_bytes = max(buckets_bytes, default=0)
     return max((pairs - 1) * packet_bytes, bucket_bytes)
-
-
-def _acknowledgement_bytes(size_bytes: int) -> int:
-    """Return the most wire bytes of a transfer's acknowledgements: one for each segment."""
-    return math.ceil(size_bytes / SEGMENT_BYTES) * (FRAME_BYTES - SEGMENT_BYTES)
 
 
 class _Path:
@@ -332,6 +334,9 @@ class _Path:
         # On a slow link nothing arrives for as long as a packet of each pair takes.
         self._patience_s = PATIENCE_S + _PAIRS_MAX * 8 * _PACKET_MAX_BYTES / rate_bps + 2 * rtt_s
         self._flight_bytes, self._buffer_bytes = windows_bytes(self._short_bytes, rate_bps, rtt_s)
+
+    def _wire_bytes(self, size_bytes: int) -> int:
+        return wire_bytes(size_bytes, self._testbed.mtu_bytes)
 
     def opened(self, held: ExitStack, pairs: Sequence[tuple[str, str]]) -> list[TimedConnection]:
         """Open a connection for each node pair, and open its window."""
@@ -349,7 +354,7 @@ class _Path:
         for pause_s in _PAUSES_S:
             time.sleep(pause_s)
             measured_s.append(max(transfers_s(connections, self._short_bytes, self._rate_bps, self._patience_s)))
-        configured_s = 8 * len(connections) * wire_bytes(self._short_bytes) / rate_bps + self._latency_s
+        configured_s = 8 * len(connections) * self._wire_bytes(self._short_bytes) / rate_bps + self._latency_s
         return ComparedFigure(configured_s, statistics.median(measured_s))
 
     def both_ways(self, there: TimedConnection, back: TimedConnection, path_back: "_Path") -> ComparedFigure:
@@ -368,8 +373,9 @@ class _Path:
             measured_s.append(transfers_s([there, back], sizes_bytes, least_bps, patience_s)[0])
             counted = self._counted_bytes(there.ends) - before
             # The count includes acknowledgements after the last byte, so it is bounded by those of one transfer.
-            carried = min(counted, wire_bytes(self._short_bytes) + _acknowledgement_bytes(sizes_bytes[1]))
-            configured_s.append(8 * max(carried, wire_bytes(self._short_bytes)) / self._rate_bps + self._latency_s)
+            own_bytes = self._wire_bytes(self._short_bytes)
+            carried = min(counted, own_bytes + acknowledgement_bytes(sizes_bytes[1], self._testbed.mtu_bytes))
+            configured_s.append(8 * max(carried, own_bytes) / self._rate_bps + self._latency_s)
         return ComparedFigure(statistics.median(configured_s), statistics.median(measured_s))
 
     def burst_bytes(self, connections: Sequence[TimedConnection], trunk_bps: int) -> int:
@@ -386,7 +392,7 @@ class _Path:
             return {}
         size_bytes = total_bytes // len(connections)
         taken_s = transfers_s(connections, size_bytes, trunk_bps, self._patience_s)
-        share_bps = trunk_bps / len(connections) * SEGMENT_BYTES / FRAME_BYTES
+        share_bps = tcp_goodput_bps(trunk_bps / len(connections), self._testbed.mtu_bytes)
         farthest_bps = max(
             (self._pace_bps(size_bytes, each) for each in taken_s), key=lambda pace_bps: abs(pace_bps - share_bps)
         )

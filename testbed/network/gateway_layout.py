@@ -17,7 +17,7 @@ from wanbed.testbed.network.addressing import (
     subnet,
     wan_link_mac,
 )
-from wanbed.testbed.network.ethernet import ETHERNET_HEADER_BYTES, FRAME_BYTES, MTU_BYTES
+from wanbed.testbed.network.ethernet import ETHERNET_HEADER_BYTES, FRAME_BYTES
 from wanbed.testbed.network.gateway_plan import (
     FarHosts,
     Gateway,
@@ -65,11 +65,11 @@ def queue_limit_packets(
 
 
 def plan_gateways(
-    topology: Topology, slot: int, timers: Timers = Timers.KERNEL, mtu_bytes: int = MTU_BYTES
+    topology: Topology, slot: int, timers: Timers = Timers.KERNEL, mtu_bytes: int | None = None
 ) -> GatewayPlan:
     """Plan the gateways of ``topology`` in address slot ``slot``, for qdiscs that are woken by ``timers``.
 
-    ``mtu_bytes`` is that of the hosts' interfaces and of the links between gateways.
+    ``mtu_bytes`` is that of the hosts' interfaces and of the links between gateways (default: the topology's).
     """
     exact = any(
         conditions.impairments.picks_packets
@@ -77,8 +77,10 @@ def plan_gateways(
         for ends, _ in link.directions
         for conditions in topology.ever(*ends)
     )
+    mtu_bytes = topology.mtu_bytes if mtu_bytes is None else mtu_bytes
     layout = _Layout(topology, slot, timers, mtu_bytes + ETHERNET_HEADER_BYTES, exact_packets=exact)
-    return GatewayPlan(tuple(layout.gateway(each) for each in topology.datacenters), exact_packets=exact)
+    gateways = tuple(layout.gateway(each) for each in topology.datacenters)
+    return GatewayPlan(gateways, exact_packets=exact, mtu_bytes=mtu_bytes)
 
 
 class _Layout:
@@ -233,13 +235,17 @@ class _Layout:
             return None
         here = datacenter.name
         frames = [
-            super_packet_frames(conditions.pair_rate_bps, self._shortest_rtt_ns(datacenter, peer) or None)
+            super_packet_frames(
+                conditions.pair_rate_bps,
+                self._shortest_rtt_ns(datacenter, peer) or None,
+                self._frame_bytes,
+            )
             for peer in self._peers(datacenter)
             for conditions in self._topology.ever(here, peer.name)
             if conditions.pair_rate_bps is not None
         ]
         if self._topology.intra_rate_bps is not None:
-            frames.append(super_packet_frames(self._topology.intra_rate_bps))
+            frames.append(super_packet_frames(self._topology.intra_rate_bps, None, self._frame_bytes))
         return min(frames, default=None)
 
 

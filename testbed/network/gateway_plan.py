@@ -24,7 +24,7 @@ from typing import Any
 
 from wanbed.ground.dataclass_json import from_document
 from wanbed.ground.impairments import UNIMPAIRED, Impairments
-from wanbed.testbed.network.ethernet import FRAME_BYTES
+from wanbed.testbed.network.ethernet import FRAME_BYTES, MTU_BYTES
 
 
 @dataclass(frozen=True)
@@ -192,10 +192,14 @@ class Gateway:
 
 @dataclass(frozen=True)
 class GatewayPlan:
-    """Every gateway of a testbed. If ``exact_packets`` is true, no segmentation offload may cross the gateways."""
+    """Every gateway of a testbed. If ``exact_packets`` is true, no segmentation offload may cross the gateways.
+
+    ``mtu_bytes`` is that of every interface.
+    """
 
     gateways: tuple[Gateway, ...]
     exact_packets: bool
+    mtu_bytes: int = MTU_BYTES
 
     def to_json(self) -> str:
         """Return the plan as one JSON document."""

@@ -9,6 +9,7 @@ A full frame at the qdisc is ``MTU + 14`` bytes (Ethernet header; preamble, chec
 from wanbed.testbed.network.ethernet import ETHERNET_HEADER_BYTES, MTU_BYTES
 
 TCP_OVERHEAD_BYTES = 20 + 20 + 12
+UDP_OVERHEAD_BYTES = 20 + 8
 
 
 def tcp_goodput_bps(rate_bps: float, mtu_bytes: int = MTU_BYTES) -> float:

@@ -33,7 +33,7 @@ MIN_BYTES_PER_S = 8
 SUPER_PACKET_NS = 250_000
 _RTT_PART = 80
 FRAMES_MIN, FRAMES_MAX = 2, 45
-"""Bounds of the frames in one of TCP's packets: at least two, at most 64 KiB."""
+"""Bounds of the frames in one of TCP's packets: at least two, at most 64 KiB. The latter is of the usual MTU."""
 
 _BURST_MAX_US = 60 * 10**6
 """HTB's own horizon. The kernel stores a burst as a duration in 32 bits, which end at 275 s."""
@@ -62,14 +62,19 @@ def can_bind(rate_bps: int | None, feeding_bps: Iterable[int | None]) -> bool:
     return sum(rate_bps if each is None else min(rate_bps, each) for each in feeding_bps) > rate_bps
 
 
-def super_packet_frames(rate_bps: int, rtt_ns: int | None = None) -> int:
+def most_frames(frame_bytes: int) -> int:
+    """Return how many full frames of that size one of TCP's packets has at most."""
+    return max(FRAMES_MIN, FRAMES_MAX * FRAME_BYTES // frame_bytes)
+
+
+def super_packet_frames(rate_bps: int, rtt_ns: int | None = None, frame_bytes: int = FRAME_BYTES) -> int:
     """Return how many full frames a host may send as one packet in virtual time, on a line of that rate.
 
     A line passes a packet on only after its last byte, which delays the acknowledgement of its first bytes. With
     ``rtt_ns`` given, this delay is at most 1/80 of it.
     """
     lasts_ns = SUPER_PACKET_NS if rtt_ns is None else min(SUPER_PACKET_NS, rtt_ns // _RTT_PART)
-    return min(FRAMES_MAX, max(FRAMES_MIN, rate_bps * lasts_ns // (8 * 10**9 * FRAME_BYTES)))
+    return min(most_frames(frame_bytes), max(FRAMES_MIN, rate_bps * lasts_ns // (8 * 10**9 * frame_bytes)))
 
 
 def shared_rate(rate_bps: int, timers: Timers, super_packet_bytes: int, frame_bytes: int = FRAME_BYTES) -> SharedRate:

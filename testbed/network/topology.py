@@ -11,6 +11,7 @@ from functools import cached_property
 from wanbed.ground.errors import InputError
 from wanbed.ground.exclusions import Refusal, as_check
 from wanbed.ground.impairments import UNIMPAIRED
+from wanbed.testbed.network.ethernet import MTU_BYTES
 from wanbed.testbed.network.links.condition_trace import ConditionTrace
 from wanbed.testbed.network.links.link_resolution import resolve_links
 from wanbed.testbed.network.links.wan_link import LinkConditions, LinkCourse, WanLink, link_of
@@ -68,6 +69,7 @@ class Topology:
     intra_latency_ns: int
     intra_rate_bps: int | None
     wan: tuple[WanLink, ...]
+    mtu_bytes: int = MTU_BYTES
 
     @cached_property
     def hosts(self) -> tuple[Host, ...]:
@@ -271,6 +273,7 @@ def resolve_topology(
         spec.intra.latency,
         spec.intra.rate,
         links,
+        spec.mtu,
     )
 
 

@@ -14,7 +14,8 @@ from pydantic import (
 
 from wanbed.ground.errors import shown
 from wanbed.ground.strict_model import StrictModel, is_none
-from wanbed.ground.units import RateBps
+from wanbed.ground.units import RateBps, SizeBytes, format_size
+from wanbed.testbed.network.ethernet import MTU_BYTES
 from wanbed.testbed.network.links.link_spec import (
     DelayNs,
     EventSpec,
@@ -28,6 +29,7 @@ from wanbed.testbed.network.links.link_spec import (
 MAX_HOSTS_PER_DATACENTER = 65_536
 MAX_DATACENTERS = 250
 _MAX_SCALE = 1000
+_LEAST_MTU_BYTES, _MOST_MTU_BYTES = 576, 9216
 _MAX_EVENTS = 1000
 MAX_HOSTS = 2**20
 """Limit of all datacenters together."""
@@ -171,6 +173,17 @@ class LinkSpec(WanSpec):
         return self.source, self.destination
 
 
+def _check_mtu(mtu_bytes: int) -> int:
+    if not _LEAST_MTU_BYTES <= mtu_bytes <= _MOST_MTU_BYTES:
+        least, most = (format_size(each) for each in (_LEAST_MTU_BYTES, _MOST_MTU_BYTES))
+        raise ValueError(f"{format_size(mtu_bytes)} is not from {least} to {most}: give the size of an IP packet")
+    return mtu_bytes
+
+
+def _is_usual(mtu_bytes: int) -> bool:
+    return mtu_bytes == MTU_BYTES
+
+
 class ScaleSpec(StrictModel):
     """Factors on every WAN link, whatever gave it: a network preset, ``wan`` or ``links``. Impairments stay."""
 
@@ -220,6 +233,13 @@ class TopologySpec(StrictModel):
         description="Network preset that replaces `wan`: a known name, or the path of its YAML file, relative to the "
         "experiment file. Datacenters bear the names of its regions.",
         examples=["azure", "./my-wan.yaml"],
+    )
+    mtu: Annotated[SizeBytes, AfterValidator(_check_mtu)] = Field(
+        default=MTU_BYTES,
+        exclude_if=_is_usual,
+        description="Size of the largest IP packet on every interface and link, 576B to 9216B. Of a full frame, "
+        "14 bytes more, TCP carries 52 bytes less.",
+        examples=["9001B"],
     )
     scale: ScaleSpec | None = Field(
         default=None,

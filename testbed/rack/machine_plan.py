@@ -28,8 +28,9 @@ from types import MappingProxyType
 
 from wanbed.ground.dataclass_json import from_document
 from wanbed.ground.errors import InputError
+from wanbed.ground.units import format_size
 from wanbed.testbed.network.addressing import host_address, machine_link_mac, tunnel_address
-from wanbed.testbed.network.ethernet import ETHERNET_HEADER_BYTES
+from wanbed.testbed.network.ethernet import ETHERNET_HEADER_BYTES, MTU_BYTES
 from wanbed.testbed.network.gateway_layout import plan_gateways
 from wanbed.testbed.network.gateway_plan import Gateway, GatewayPlan, HostPort, PortState, SharedRate, WanPort
 from wanbed.testbed.network.links.wan_link import LinkConditions
@@ -285,7 +286,7 @@ class _Rack:
         used = [machine for machines in self.machines.values() for machine in machines]
         self._check(used)
         self._number = {machine: number for number, machine in enumerate(used)}
-        self._mtu_bytes = min(underlays[each].mtu - HEADER_BYTES[underlays[each].kind] for each in used)
+        self._mtu_bytes = self._fitting_mtu_bytes(used)
         self._frame_bytes = self._mtu_bytes + ETHERNET_HEADER_BYTES
         plan = plan_gateways(topology, slot, timers, self._mtu_bytes)
         self._exact_packets = plan.exact_packets
@@ -310,6 +311,20 @@ class _Rack:
             )
         if self._vni + len(self._topology.datacenters) ** 2 > 2**_VNI_BITS:
             raise InputError(f"underlay: VXLAN numbers from {self._vni} exceed {_VNI_BITS} bits: take a smaller one")
+
+    def _fitting_mtu_bytes(self, used: list[str]) -> int:
+        """Return the topology's MTU; less, if it is the usual one and the overlay leaves less of a card's."""
+        wanted_bytes = fitting_bytes = self._topology.mtu_bytes
+        for machine in used:
+            underlay = self._underlays[machine]
+            left_bytes = underlay.mtu - HEADER_BYTES[underlay.kind]
+            if left_bytes < wanted_bytes != MTU_BYTES:
+                raise InputError(
+                    f"topology.mtu: {format_size(wanted_bytes)}, where {underlay.kind} leaves {left_bytes}B of the "
+                    f"MTU of machine {machine}: give no more, or raise that of its {underlay.interface}"
+                )
+            fitting_bytes = min(fitting_bytes, left_bytes)
+        return fitting_bytes
 
     def plan(self, machine: str, datacenter: Datacenter) -> MachinePlan:
         """Plan one machine of a datacenter."""

@@ -268,7 +268,7 @@ def _pairs(topology: Topology) -> Iterator[tuple[Host, Host]]:
 def _crossing(topology: Topology, one: Host, other: Host) -> _Crossing:
     here, there = one.datacenter, other.datacenter
     path, back = topology.path(here, there), topology.path(there, here)
-    line = Line(topology.line_rate_bps(here, there), path.latency_ns, headers=True, back_ns=back.latency_ns)
+    line = Line(topology.line_rate_bps(here, there), path.latency_ns, True, back.latency_ns, topology.mtu_bytes)
     trunk = () if here == there else ((here, there),)
     return _Crossing(line, (*trunk, (other.name,)))
 

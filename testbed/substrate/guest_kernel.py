@@ -275,7 +275,8 @@ def _booted(plan: GatewayPlan, folder: Path, marker: str, device: GuestDevice, h
     script.write_text(_init_script(folder))
     script.chmod(0o755)
     offload = "" if plan.exact_packets else ",gro=1"
-    cards = [f"{device.card(number)},depth={_VECTOR_DEPTH}{offload}" for number in range(hosts)]
+    # The card's buffers are as large as its MTU, which cannot be raised later.
+    cards = [f"{device.card(number)},depth={_VECTOR_DEPTH},mtu={plan.mtu_bytes}{offload}" for number in range(hosts)]
     kernel = [
         str(fitted_kernel(Path(program))),
         "rootfstype=hostfs",

@@ -14,7 +14,7 @@ from wanbed.runner.resolve.dilation import dilated_ns
 from wanbed.runner.resolve.resolved_variant import BackgroundFlow
 from wanbed.runner.runs.faults import TrialError
 from wanbed.testbed.network.ethernet import ETHERNET_HEADER_BYTES
-from wanbed.testbed.network.goodput import TCP_OVERHEAD_BYTES
+from wanbed.testbed.network.goodput import TCP_OVERHEAD_BYTES, UDP_OVERHEAD_BYTES
 from wanbed.testbed.network.topology import Host
 from wanbed.testbed.running_testbed import RunningTestbed
 from wanbed.workloads.background_flows.flow import FlowEnd, ReceiverConfig, SenderConfig
@@ -23,9 +23,6 @@ SENDER, RECEIVER = (f"wanbed.workloads.background_flows.{_side}_process" for _si
 
 PORT = 9_000
 """Below the kernel's ephemeral ports, and those of ranks and of prefill."""
-
-_UDP_OVERHEAD_BYTES = 28
-"""The bytes of the headers of IPv4 and UDP in a packet."""
 
 _INTERVAL_NS = 100_000_000
 
@@ -77,7 +74,7 @@ class BackgroundTraffic(ProcessCompanion):
                 port,
                 flow.transport.congestion,
                 flow.offered.dilated(self.setting.dilation),
-                mtu_bytes - (TCP_OVERHEAD_BYTES if flow.is_tcp else _UDP_OVERHEAD_BYTES),
+                mtu_bytes - (TCP_OVERHEAD_BYTES if flow.is_tcp else UDP_OVERHEAD_BYTES),
                 mtu_bytes + ETHERNET_HEADER_BYTES,
             )
             self.run(RECEIVER, number, destination.name, receiver, self._receivers)

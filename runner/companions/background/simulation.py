@@ -15,14 +15,14 @@ from wanbed.runner.simulator.deadlock import SimulationError
 from wanbed.runner.simulator.event_queue import EventQueue
 from wanbed.runner.simulator.simulation import FlowTraffic, HostTraffic
 from wanbed.runner.tcp.channel import Channel
-from wanbed.testbed.network.flow_model.line import FRAME_BYTES, PAYLOAD_BYTES, Line
+from wanbed.testbed.network.flow_model.line import Line
+from wanbed.testbed.network.goodput import UDP_OVERHEAD_BYTES
 from wanbed.workloads.background_flows.flow import UNSENT_BYTES, Handout
 
 _PIECE_NS: Final = 10_000_000
 """The size, in time on its line, of a piece that a flow without a rate hands over. Two pieces wait at most."""
 _LEAST_PIECE_BYTES: Final = 32_768
 _PIECES: Final = 2
-_DATAGRAM_BYTES: Final = 1_472
 _PATIENCE_NS: Final = 3_600 * 10**9
 
 
@@ -116,7 +116,8 @@ class _Flow:
         """Return what it has sent so far, and what has been received."""
         sizes, left_ns, arrived_ns = np.frombuffer(self._points, np.int64).reshape(-1, 3).T
         wire: Column = self._line.wire_bytes(sizes)
-        payload = sizes if self._flow.is_tcp else wire * _DATAGRAM_BYTES // FRAME_BYTES
+        datagram_bytes = self._line.mtu_bytes - UDP_OVERHEAD_BYTES
+        payload = sizes if self._flow.is_tcp else wire * datagram_bytes // self._line.frame_bytes
         return FlowTraffic(
             self._flow.name,
             HostTraffic(*self._flow.hosts, left_ns, wire),
@@ -143,7 +144,8 @@ class _Flow:
     def _payload(self, wire_bytes: int) -> int:
         """Return the payload of that much on the wire. What rounding leaves comes next time."""
         self._handed_wire += wire_bytes
-        due = self._handed_wire * PAYLOAD_BYTES // FRAME_BYTES if self._line.headers else self._handed_wire
+        line = self._line
+        due = self._handed_wire * line.payload_bytes // line.frame_bytes if line.headers else self._handed_wire
         size_bytes, self._handed = due - self._handed, due
         return size_bytes
 

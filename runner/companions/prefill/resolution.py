@@ -90,7 +90,7 @@ def _settings(
 ) -> PrefillSettings:
     rate_bps: float = _UNLIMITED_BPS if topology.intra_rate_bps is None else topology.intra_rate_bps
     if transport.model != "ideal":
-        rate_bps = tcp_goodput_bps(rate_bps)
+        rate_bps = tcp_goodput_bps(rate_bps, topology.mtu_bytes)
     # The controller counts the model's full bytes. If fewer are sent, the path is faster in these bytes.
     scale = min(
         model.kv_bytes(model.layers, 1) / (prefill.kv or model.kv_bytes(model.layers, 1)),

@@ -18,11 +18,12 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from wanbed.runner.simulator.deadlock import SimulationError
 from wanbed.runner.simulator.event_queue import EventQueue
+from wanbed.testbed.network.ethernet import MTU_BYTES
 from wanbed.testbed.network.flow_model.line import Line
 from wanbed.testbed.network.links.wan_link import Change, LinkConditions, LinkCourse
 
@@ -62,13 +63,14 @@ def trunk_bps(conditions: LinkConditions) -> int:
 class ChangingPath:
     """The courses of both directions of a link, as a sender sees them: its bytes go ``there``, acknowledgements back.
 
-    ``port_bps`` is the rate of the port at which bytes arrive. ``headers`` is that of ``Line``.
+    ``port_bps`` is the rate of the port at which bytes arrive. ``headers`` and ``mtu_bytes`` are those of ``Line``.
     """
 
     there: LinkCourse
     back: LinkCourse
     port_bps: int | None
     headers: bool
+    mtu_bytes: int = MTU_BYTES
 
     @property
     def fails(self) -> bool:
@@ -93,7 +95,7 @@ class ChangingPath:
         """Return the line as it is at that time, unshared: with the rate of the narrowest resource that it crosses."""
         there, back = self.there.at(at_ns), self.back.at(at_ns)
         rates = [rate_bps for rate_bps in (there.pair_rate_bps, self.port_bps) if rate_bps is not None]
-        return Line(min(rates, default=None), there.latency_ns, self.headers, back.latency_ns)
+        return Line(min(rates, default=None), there.latency_ns, self.headers, back.latency_ns, self.mtu_bytes)
 
     def next_change_ns(self, after_ns: int) -> int | None:
         """Return when one of the directions changes next, None if never."""
@@ -213,7 +215,7 @@ class Retransmission:
     def mirrored(self) -> Retransmission:
         """Return the timers of the other direction."""
         path = self.path
-        return Retransmission(ChangingPath(path.back, path.there, path.port_bps, path.headers), self.dilation)
+        return Retransmission(replace(path, there=path.back, back=path.there), self.dilation)
 
     def resumes_ns(self, first_ns: int, acknowledged_ns: int, timeout_ns: int, rtt_ns: int) -> int:
         """Return when the retransmission is sent that arrives, and whose acknowledgement does.

@@ -86,17 +86,20 @@ class Network(Generic[Variant]):
         """Return the line between two places, unshared: with the rate of the narrowest resource that it crosses."""
         one, other = ends
         if one.host == other.host:
-            return Line(None, 0, self.effects.headers)
+            return Line(None, 0, self.effects.headers, None, self.topology.mtu_bytes)
         if one.datacenter == other.datacenter:
             return self.intra_line
         here, there = one.datacenter, other.datacenter
         latency_ns, back_ns = (self.topology.conditions(*way).latency_ns for way in ((here, there), (there, here)))
-        return Line(self.topology.line_rate_bps(here, there), latency_ns, self.effects.headers, back_ns)
+        rate_bps = self.topology.line_rate_bps(here, there)
+        return Line(rate_bps, latency_ns, self.effects.headers, back_ns, self.topology.mtu_bytes)
 
     @property
     def intra_line(self) -> Line:
         """The line between two hosts of one datacenter."""
-        return Line(self.topology.intra_rate_bps, self.topology.intra_latency_ns, self.effects.headers)
+        topology = self.topology
+        rate_bps, latency_ns = topology.intra_rate_bps, topology.intra_latency_ns
+        return Line(rate_bps, latency_ns, self.effects.headers, None, topology.mtu_bytes)
 
     def connections_between(self, ends: Ends) -> int:
         """Return the number of TCP connections between the two hosts."""
@@ -211,6 +214,7 @@ class Network(Generic[Variant]):
             back or constant(topology.conditions(there, here)),
             topology.intra_rate_bps,
             self.effects.headers,
+            topology.mtu_bytes,
         )
 
     @property

@@ -53,9 +53,8 @@ class SharedChannel(Sender):
         *,
         keeps_history: bool = True,
     ) -> None:
-        super().__init__(capacity.events, headers=line.headers, keeps_history=keeps_history)
+        super().__init__(capacity.events, line, keeps_history=keeps_history)
         capacity.expect(flow)
-        self.line = line
         self._flow = flow
         self._window = window
         self._open_bytes = line.payload_per_rtt()

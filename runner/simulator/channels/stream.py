@@ -11,7 +11,7 @@ from heapq import heappop, heappush
 from typing import Final
 
 from wanbed.runner.simulator.event_queue import EventQueue
-from wanbed.testbed.network.flow_model.line import FRAME_BYTES, PAYLOAD_BYTES
+from wanbed.testbed.network.flow_model.line import Line
 
 BITS_NS: Final = 8 * 10**9
 _NEVER: Final = -1
@@ -21,11 +21,12 @@ VARIED_NUMBERS: Final = 7
 class Sender:
     """A channel while it sends. It has its own rate, or that of the ``Stream`` of which it is a member.
 
-    ``headers`` says whether a byte of payload takes more than a byte on the wire. A subclass says what happens when
+    It sends over ``line``, whose headers make a byte of payload more on the wire. A subclass says what happens when
     the first byte of a stretch leaves, and when the stretch has left. ``history`` is empty without ``keeps_history``.
     """
 
-    def __init__(self, events: EventQueue, *, headers: bool, keeps_history: bool = True) -> None:
+    def __init__(self, events: EventQueue, line: Line, *, keeps_history: bool = True) -> None:
+        self.line = line
         self.events = events
         self._keeps_history = keeps_history
         self.history = array("q")
@@ -35,7 +36,7 @@ class Sender:
         They are the stretch's number, the stream's, the stream's changes before it and until its end, the threshold as
         whole bytes and the rest, and the bytes of the part that no stretch before it counts.
         """
-        frame, payload = (FRAME_BYTES, PAYLOAD_BYTES) if headers else (1, 1)
+        frame, payload = (line.frame_bytes, line.payload_bytes) if line.headers else (1, 1)
         self.bits_ns_per_byte = BITS_NS * frame
         self.payload_share = payload
         self.is_burst = False

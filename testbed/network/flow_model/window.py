@@ -27,11 +27,10 @@ from typing import Final
 
 from wanbed.ground.compiled_core.own_subclasses import mypyc_attr
 from wanbed.testbed.network.flow_model.congestion_window import INITIAL_SEGMENTS, CongestionWindow, halvings
-from wanbed.testbed.network.flow_model.line import PAYLOAD_BYTES, Line
+from wanbed.testbed.network.flow_model.line import Line
 from wanbed.testbed.network.flow_model.striping import Connections, Striping
 from wanbed.testbed.network.tcp_settings import TcpSettings
 
-SEGMENT_BYTES = PAYLOAD_BYTES
 LEAST_TIMEOUT_NS: Final = 200_000_000
 
 _UNBOUNDED: Final = 1 << 62
@@ -295,13 +294,13 @@ class TcpWindow:
             count -= 1
 
 
-def let_out_bytes(window_bytes: int) -> int:
+def let_out_bytes(window_bytes: int, segment_bytes: int) -> int:
     """Return the bytes that a connection has in flight under a window: whole pairs of segments.
 
     Linux defers a send of less than two segments until more is acknowledged (``tcp_min_tso_segs`` and
     ``tcp_tso_should_defer``), so the rest of a window is never used.
     """
-    pair_bytes = 2 * SEGMENT_BYTES
+    pair_bytes = 2 * segment_bytes
     return max(window_bytes // pair_bytes * pair_bytes, pair_bytes)
 
 
@@ -321,10 +320,10 @@ def opened(
     trip to wait for. ``piecewise`` is that of ``CongestionWindow``.
     """
     rtt_ns, restarts = line.rtt_ns, settings.restarts_after_idle
-    window_bytes = let_out_bytes(settings.window_bytes) if rtt_ns > 0 and window else None
+    window_bytes = let_out_bytes(settings.window_bytes, line.payload_bytes) if rtt_ns > 0 and window else None
     congestion, each = None, None
     if rtt_ns > 0 and slow_start:
-        initial_bytes = INITIAL_SEGMENTS * SEGMENT_BYTES
+        initial_bytes = INITIAL_SEGMENTS * line.payload_bytes
         settles = settings.leaves_slow_start_early and line.rate_bps is not None
         held_bytes = line.payload_per_rtt() if settles else None
         congestion = CongestionWindow(connections, connections * initial_bytes, rtt_ns, held_bytes, piecewise=piecewise)

@@ -125,7 +125,7 @@ class Lease:
         substrate.callback(self._on_netlink, self._substrate.stop)
         allow_congestion_control(TcpSettings().congestion)
         for port in order.plan.host_ports:
-            attach_host(self._hosts[port.host].namespace, order.plan.gateway, port)
+            attach_host(self._hosts[port.host].namespace, order.plan.gateway, port, order.plan.mtu_bytes)
         clock = ClockPort(order.plan.underlay.address, self._asked)
         self._ending.callback(clock.close)
         return LeaseFacts(

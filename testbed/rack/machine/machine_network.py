@@ -228,7 +228,7 @@ class _MachineProgrammer:
         write_sysctls(self._namespace, GATEWAY_SYSCTLS)
         self._netlink.link("set", index=_LOOPBACK_INDEX, state="up")
         for port in self.plan.host_ports:
-            attach_host_port(self._netlink, self.plan.gateway, port)
+            attach_host_port(self._netlink, self.plan.gateway, port, self.plan.mtu_bytes)
         if not self.plan.host_ports:
             # A machine that only forwards has the gateway's address nowhere else.
             self._netlink.addr("add", index=_LOOPBACK_INDEX, address=self.plan.gateway.address, prefixlen=32)

@@ -17,9 +17,9 @@ from wanbed.runner.resolve.cell_costs import (
 )
 from wanbed.runner.resolve.placement import Placement, place_stages
 from wanbed.runner.resolve.stage_costs import StageCosts
-from wanbed.testbed.network.flow_model.line import Line
+from wanbed.testbed.network.flow_model.line import PAYLOAD_BYTES, Line
 from wanbed.testbed.network.flow_model.striping import Striping
-from wanbed.testbed.network.flow_model.window import INITIAL_SEGMENTS, SEGMENT_BYTES
+from wanbed.testbed.network.flow_model.window import INITIAL_SEGMENTS
 from wanbed.testbed.network.goodput import tcp_goodput_bps
 from wanbed.testbed.network.tcp_settings import TcpSettings
 from wanbed.testbed.network.topology import Topology, resolve_topology
@@ -239,7 +239,7 @@ def test_one_pipeline_over_a_link_of_two_rates_gives_gradients_costs_of_their_ow
     assert (costs.occupancy_ns, costs.of(MessageKind.GRADIENT).occupancy_ns) == (100 * MS, 400 * MS)
 
 
-FIRST_BYTES = INITIAL_SEGMENTS * SEGMENT_BYTES
+FIRST_BYTES = INITIAL_SEGMENTS * PAYLOAD_BYTES
 
 UNLIMITED = Line(None, 20 * MS, headers=True)
 

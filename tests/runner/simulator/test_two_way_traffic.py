@@ -10,8 +10,8 @@ from wanbed.runner.simulator.channels.shared_capacity import NodePairFlow, Share
 from wanbed.runner.simulator.channels.shared_channel import SharedChannel
 from wanbed.runner.simulator.event_queue import EventQueue
 from wanbed.runner.simulator.simulation import Simulation
-from wanbed.testbed.network.flow_model.line import Line
-from wanbed.testbed.network.flow_model.window import SEGMENT_BYTES, TcpWindow, opened
+from wanbed.testbed.network.flow_model.line import PAYLOAD_BYTES, Line
+from wanbed.testbed.network.flow_model.window import TcpWindow, opened
 from wanbed.testbed.network.tcp_settings import TcpSettings
 
 LATENCY_NS = 40_000_000
@@ -104,7 +104,7 @@ def test_what_the_other_direction_sends_after_the_acknowledgements_delays_none()
 
 def test_slow_start_ends_when_first_acknowledgements_wait_an_eighth_of_the_round_trip() -> None:
     line = Line(800_000_000, LATENCY_NS, headers=False)
-    size_bytes = 170 * SEGMENT_BYTES
+    size_bytes = 170 * PAYLOAD_BYTES
 
     def left_ns(other_bytes: int) -> int:
         both = TwoWays(opened(line, 1, TcpSettings()), window(8_000_000), line=line)

@@ -36,7 +36,7 @@ def main() -> None:
             return
         ending.callback(network.stop)
         for port in plan.host_ports:
-            attach_host(hosts[port.host].namespace, plan.gateway, port)
+            attach_host(hosts[port.host].namespace, plan.gateway, port, plan.mtu_bytes)
         _print({"pids": {node.name: node.shell_pid for node in nodes.hosts}, "facts": asdict(network.facts)})
         for line in sys.stdin:
             _print(_answer(network, *line.split()))

@@ -48,7 +48,7 @@ def transfers(substrate: str, pairs: int, sizes: Iterable[int], pauses_s: Iterab
                 open_windows(connections, flight_bytes, RATE_BPS, 2 * LATENCY_S)
                 for pause_s in pauses_s:
                     time.sleep(pause_s)
-                    asked_s = 8 * pairs * wire_bytes(size) / RATE_BPS + LATENCY_S
+                    asked_s = 8 * pairs * wire_bytes(size, testbed.mtu_bytes) / RATE_BPS + LATENCY_S
                     lines.append((size, pause_s, asked_s, max(transfers_s(connections, size, RATE_BPS))))
     return lines
 

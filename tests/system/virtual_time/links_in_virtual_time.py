@@ -1,7 +1,7 @@
 """A program for ``test_virtual_time.py``: run in virtual time, it measures links and prints what it found as JSON.
 
-``calibrated`` are links as calibration measures them, ``apart`` one whose directions differ, ``slow`` one of a modem;
-``untuned`` is the pace of
+``calibrated`` are links as calibration measures them, ``apart`` one whose directions differ, ``slow`` one of a modem,
+``jumbo`` one of long frames; ``untuned`` is the pace of
 connections that the kernel tunes as a stock host does, once they have come to their pace, by latency in ms and number
 of connections.
 """
@@ -55,9 +55,15 @@ def slow() -> list[dict[str, Any]]:
     return between_two({"between": ["here", "there"], "latency": "10ms", "rate": "9600bit"})
 
 
-def between_two(*links: dict[str, Any]) -> list[dict[str, Any]]:
+def jumbo() -> list[dict[str, Any]]:
+    """Both directions of a link of 200 Mbit/s with an MTU of 9001 bytes."""
+    return between_two({"between": ["here", "there"], "latency": "10ms", "rate": "200Mbit"}, mtu="9001B")
+
+
+def between_two(*links: dict[str, Any], mtu: str = "1500B") -> list[dict[str, Any]]:
     """Both directions between two datacenters, as calibration measures them."""
-    document = {"datacenters": [{"name": name, "hosts": 1} for name in ("here", "there")], "links": list(links)}
+    datacenters = [{"name": name, "hosts": 1} for name in ("here", "there")]
+    document = {"datacenters": datacenters, "links": list(links), "mtu": mtu}
     topology = resolve_topology(parse_model(TopologySpec, document, "links in virtual time"))
     with bring_up(topology, substrate="kernel", source="links in virtual time") as testbed:
         return [{**asdict(link), **link.in_columns()} for link in calibrate(testbed)]
@@ -86,4 +92,8 @@ def untuned() -> list[tuple[int, int, float]]:
 
 
 if __name__ == "__main__":
-    print(json.dumps({"calibrated": calibrated(), "apart": apart(), "slow": slow(), "untuned": untuned()}))
+    print(
+        json.dumps(
+            {"calibrated": calibrated(), "apart": apart(), "slow": slow(), "jumbo": jumbo(), "untuned": untuned()}
+        )
+    )

@@ -77,6 +77,14 @@ def test_directions_set_apart_are_exact_each(links: dict[str, Any]) -> None:
         assert link["measured_short_ms"] == pytest.approx(link["configured_short_ms"], abs=0.1)
 
 
+def test_long_frames_have_few_headers(links: dict[str, Any]) -> None:
+    for link in links["jumbo"]:
+        assert link["measured_rtt_ms"] == pytest.approx(20.0, abs=0.05)
+        assert link["configured_goodput_bps"] == pytest.approx(200e6 * 8949 / 9015)
+        assert link["measured_goodput_bps"] == pytest.approx(200e6 * 8949 / 9015, rel=0.005)
+        assert link["measured_short_ms"] == pytest.approx(link["configured_short_ms"], abs=0.1)
+
+
 def test_a_modems_link_is_measured(links: dict[str, Any]) -> None:
     for link in links["slow"]:
         assert link["configured_rtt_ms"] == pytest.approx(20 + 2 * 98 * 8 / 9.6)

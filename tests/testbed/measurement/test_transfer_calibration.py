@@ -89,7 +89,7 @@ def test_trunk_transfer_is_many_grains_or_not_measured(trunk_bps: int, grain_byt
 RATE_BPS = 10**9
 DESCRIPTORS_OF_SELECT = 1024
 DOCUMENT = {"datacenters": [{"name": name, "hosts": 1} for name in ("east", "west")], "wan": {"latency": "0ms"}}
-TESTBED = SimpleNamespace(topology=resolve_topology(parse_model(TopologySpec, DOCUMENT, "test")))
+TESTBED = SimpleNamespace(mtu_bytes=1500, topology=resolve_topology(parse_model(TopologySpec, DOCUMENT, "test")))
 
 
 @pytest.fixture

@@ -306,6 +306,19 @@ def test_in_virtual_time_a_packet_is_short_on_every_line(
         assert frames * FRAME_BYTES <= burst_bytes <= frames * FRAME_BYTES + port.trunk.rate_bytes_per_s / 1e6
 
 
+def test_frames_of_a_larger_mtu_are_fewer_at_once_and_in_queues() -> None:
+    rates = {"rate": "20Gbit", "node_pair_rate": "5Gbit", "latency": "40ms"}
+    usual, jumbo = (
+        plan_gateways(replace(two_datacenters(rates), mtu_bytes=mtu_bytes), 1, Timers.VIRTUAL)
+        for mtu_bytes in (1500, 9001)
+    )
+    assert (usual.mtu_bytes, jumbo.mtu_bytes) == (1500, 9001)
+    # 64 KiB hold 45 frames of 1514 bytes, and 7 of 9015.
+    assert (usual.gateways[0].super_packet_frames, jumbo.gateways[0].super_packet_frames) == (45, 7)
+    held = [plan.gateways[0].wan_ports[0].netem.limit_packets for plan in (usual, jumbo)]
+    assert held == [max(100_000, -(-5 * 120_000_000 // (8 * frame))) for frame in (1514, 9015)]
+
+
 def test_on_the_real_clock_packets_are_as_large_as_hosts_make_them() -> None:
     (east, _) = plan_gateways(two_datacenters({"rate": "100Mbit"}), slot=1).gateways
     assert east.super_packet_frames is None

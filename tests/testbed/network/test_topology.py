@@ -372,6 +372,17 @@ def test_a_link_names_two_ends_in_one_of_two_ways() -> None:
             parse_model(LinkSpec, refused, "links")
 
 
+def test_an_mtu_is_from_576_bytes_to_9216_and_usually_1500() -> None:
+    datacenters = [{"name": "east", "hosts": 1}]
+    assert resolve_topology(parse_model(TopologySpec, {"datacenters": datacenters}, "topology")).mtu_bytes == 1500
+    for mtu_bytes in (576, 9216):
+        spec = parse_model(TopologySpec, {"datacenters": datacenters, "mtu": f"{mtu_bytes}B"}, "topology")
+        assert resolve_topology(spec).mtu_bytes == mtu_bytes
+    for refused in ("575B", "9217B", "9001", "unlimited", 1500):
+        with pytest.raises(InputError, match="mtu"):
+            parse_model(TopologySpec, {"datacenters": datacenters, "mtu": refused}, "topology")
+
+
 def test_a_scale_is_a_factor_up_to_a_thousand() -> None:
     assert parse_model(ScaleSpec, {}, "scale") == ScaleSpec(latency=1, rate=1)
     assert parse_model(ScaleSpec, {"latency": 0, "rate": 1000}, "scale") == ScaleSpec(latency=0, rate=1000)

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -68,8 +69,9 @@ def planned(rack: tuple[Topology, dict[str, str], dict[str, Underlay]]) -> dict[
     return plan_machines(topology, SLOT, first_vni(SLOT), machine_of, underlays)
 
 
-def east_and_west(wan: dict[str, Any], hosts: tuple[int, int] = (2, 1)) -> Topology:
+def east_and_west(wan: dict[str, Any], hosts: tuple[int, int] = (2, 1), mtu: str = "1500B") -> Topology:
     document = {
+        "mtu": mtu,
         "datacenters": [{"name": "east", "hosts": hosts[0]}, {"name": "west", "hosts": hosts[1]}],
         "wan": wan,
     }
@@ -279,7 +281,7 @@ def test_a_trunk_that_its_pairs_cannot_fill_is_not_divided() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "mtu", "expected"), [("vxlan", 1500, 1450), ("vxlan", 9000, 8950), ("wireguard", 1500, 1390)]
+    ("kind", "mtu", "expected"), [("vxlan", 1500, 1450), ("vxlan", 9000, 1500), ("wireguard", 1500, 1390)]
 )
 def test_emulated_interfaces_leave_room_for_the_underlays_headers(kind: str, mtu: int, expected: int) -> None:
     assert {plan.mtu_bytes for plan in plan_east_and_west({}, TWO_AND_ONE, kind, mtu).values()} == {expected}
@@ -289,6 +291,14 @@ def test_the_smallest_card_gives_everybodys_mtu() -> None:
     underlays = cards({"a": 9000, "b": 1460, "c": 1500})
     plans = plan_machines(east_and_west({}), SLOT, first_vni(SLOT), TWO_AND_ONE, underlays)
     assert {plan.mtu_bytes for plan in plans.values()} == {1410}
+
+
+def test_an_mtu_that_is_asked_for_is_had_or_refused_with_what_there_is() -> None:
+    planned = partial(plan_machines, slot=SLOT, vni=first_vni(SLOT), machine_of=TWO_AND_ONE)
+    plans = planned(east_and_west({}, mtu="8950B"), underlays=cards(dict.fromkeys("abc", 9000)))
+    assert {plan.mtu_bytes for plan in plans.values()} == {8950}
+    with pytest.raises(InputError, match=r"^topology\.mtu: .*vxlan leaves 1450B of the MTU of machine b: give no more"):
+        planned(east_and_west({}, mtu="8950B"), underlays=cards({"a": 9000, "b": 1500, "c": 9000}))
 
 
 def test_queues_hold_as_many_bytes_with_smaller_frames() -> None:

@@ -10,13 +10,14 @@ from wanbed.runner.simulator.channels.shared_capacity import NodePairFlow, Share
 from wanbed.runner.simulator.channels.stream import Sender
 from wanbed.runner.simulator.event_queue import EventQueue
 from wanbed.testbed.network.flow_model.fair_share import fair_rates_bps
+from wanbed.testbed.network.flow_model.line import Line
 
 
 class Channel(Sender):
     """A sender that never ends."""
 
     def __init__(self, events: EventQueue) -> None:
-        super().__init__(events, headers=False)
+        super().__init__(events, Line(None, 0, headers=False))
 
     def start(self, now_ns: int) -> None:
         self.load(ENDLESS_BYTES, 0, now_ns)

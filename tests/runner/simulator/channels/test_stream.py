@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from wanbed.runner.simulator.channels.shared_capacity import NodePairFlow, SharedCapacity
 from wanbed.runner.simulator.channels.stream import Sender, Stream
 from wanbed.runner.simulator.event_queue import EventQueue
-from wanbed.testbed.network.flow_model.line import FRAME_BYTES, PAYLOAD_BYTES
+from wanbed.testbed.network.flow_model.line import FRAME_BYTES, PAYLOAD_BYTES, Line
 
 S = 10**9
 
@@ -28,7 +28,7 @@ class Noting(Sender):
         capacity: SharedCapacity | None = None,
         flow: NodePairFlow | None = None,
     ) -> None:
-        super().__init__(events, headers=headers, keeps_history=keeps_history)
+        super().__init__(events, Line(None, 0, headers), keeps_history=keeps_history)
         self.begun: list[tuple[int, int]] = []
         self.ended: list[int] = []
         self._capacity, self._flow = capacity, flow

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.support.recorded import check_recorded, digest
 from wanbed.runner.tcp.channel import PrivateChannel
 from wanbed.testbed.network.flow_model.congestion_window import CongestionWindow
-from wanbed.testbed.network.flow_model.line import Line
+from wanbed.testbed.network.flow_model.line import PAYLOAD_BYTES, Line
 from wanbed.testbed.network.flow_model.striping import Striping
 from wanbed.testbed.network.flow_model.window import BOUNDED, Delay, TcpWindow, let_out_bytes, opened
 from wanbed.testbed.network.tcp_settings import TcpSettings
@@ -43,7 +43,7 @@ def test_a_window_leaves_once_in_a_round_trip(bursts: int, more: int) -> None:
     ("window_bytes", "segments"), [(1, 2), (2896, 2), (5791, 2), (5792, 4), (48_168, 32), (33 * 1448, 32)]
 )
 def test_a_window_lets_out_whole_pairs_of_segments(window_bytes: int, segments: int) -> None:
-    assert let_out_bytes(window_bytes) == segments * 1448
+    assert let_out_bytes(window_bytes, 1448) == segments * 1448
 
 
 @pytest.mark.parametrize(("initial_windows", "bursts"), [(1, 1), (2, 2), (3, 2), (7, 3), (8, 4), (15, 4), (31, 5)])
@@ -157,7 +157,7 @@ def test_a_window_bounds_what_is_sent_where_there_is_a_round_trip_to_wait_for(
     made = opened(line, 2, TcpSettings(WINDOW), window=window, slow_start=False)
     assert (made.allowance(0) < BOUNDED) == bounded
     if bounded:
-        assert made.allowance(0) == 2 * let_out_bytes(TcpSettings(WINDOW).window_bytes)
+        assert made.allowance(0) == 2 * let_out_bytes(TcpSettings(WINDOW).window_bytes, PAYLOAD_BYTES)
 
 
 def test_bytes_are_in_flight_for_a_round_trip_from_when_they_began_to_leave() -> None:
@@ -373,10 +373,16 @@ def test_new_connections_have_ten_segments_each_and_windows_of_whole_pairs() -> 
     line = Line(10**9, RTT_NS // 2, headers=False)
     settings = TcpSettings(2**20)
     assert opened(line, 3, settings).open_bytes == 3 * INITIAL
-    assert opened(line, 3, settings, slow_start=False).open_bytes == 3 * let_out_bytes(settings.window_bytes)
+    assert opened(line, 3, settings, slow_start=False).open_bytes == 3 * let_out_bytes(
+        settings.window_bytes, PAYLOAD_BYTES
+    )
     assert opened(line, 3, settings, window=False, slow_start=False).open_bytes >= BOUNDED
     assert opened(line, 3, settings).timeout_ns == RTT_NS + 200_000_000
     assert opened(line, 3, settings, least_timeout_ns=300_000_000).timeout_ns == RTT_NS + 300_000_000
+    # Segments are as long as frames are.
+    jumbo = Line(10**9, RTT_NS // 2, headers=True, mtu_bytes=9001)
+    assert opened(jumbo, 3, settings).open_bytes == 3 * 10 * 8949
+    assert opened(jumbo, 3, settings, slow_start=False).open_bytes == 3 * let_out_bytes(settings.window_bytes, 8949)
     # The shortest round trip there is, and none.
     assert opened(Line(10**9, 1, headers=False, back_ns=0), 3, settings).open_bytes == 3 * INITIAL
     assert opened(Line(10**9, 0, headers=False), 3, settings).open_bytes >= BOUNDED

@@ -8,6 +8,7 @@ import platform
 import re
 import subprocess
 from collections.abc import Iterable
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -180,22 +181,14 @@ def git_state(checkout: Path) -> dict[str, Any] | None:
     Return None unless ``checkout`` is the root of a git checkout. A folder inside another checkout, such as a virtual
     environment, does not count.
     """
-    top = _git(checkout, "rev-parse", "--show-toplevel")
-    revision = _git(checkout, "rev-parse", "HEAD")
-    if top is None or revision is None or Path(top).resolve() != checkout.resolve():
-        return None
-    changes = _git(checkout, "status", "--porcelain")
-    return {"revision": revision, "dirty": None if changes is None else changes != ""}
-
-
-def _git(checkout: Path, *arguments: str) -> str | None:
-    # Under sudo the checkout belongs to another user, which git accepts only with safe.directory. The variables of a
-    # git hook that started this process would point git at another repository.
-    command = ["git", "-c", f"safe.directory={checkout}", "-C", str(checkout), *arguments]
+    # Named, the repository is not looked for in the folders above. Under sudo the checkout belongs to another user,
+    # which git accepts only with safe.directory.
+    command = ["git", "-c", f"safe.directory={checkout}", "-C", str(checkout), "--git-dir=.git"]
+    # The variables of a git hook that started this process would point git at another repository.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     try:
         done = subprocess.run(
-            command,
+            [*command, "status", "--porcelain=v2", "--branch"],
             capture_output=True,
             text=True,
             check=False,
@@ -204,4 +197,16 @@ def _git(checkout: Path, *arguments: str) -> str | None:
         )
     except (OSError, subprocess.TimeoutExpired, UnicodeDecodeError):
         return None
-    return done.stdout.strip() if done.returncode == 0 else None
+    revision = re.search(r"^# branch\.oid ([0-9a-f]+)$", done.stdout, re.MULTILINE)
+    if done.returncode != 0 or revision is None:
+        return None
+    return {"revision": revision[1], "dirty": any(not line.startswith("#") for line in done.stdout.splitlines())}
+
+
+@cache
+def git_state_at_start(checkout: Path) -> dict[str, Any] | None:
+    """Return the ``git_state`` of the code that this process runs: as it was when it was first asked for.
+
+    What is changed later is not what the process has loaded. A program that simulates many experiments starts git once.
+    """
+    return git_state(checkout)

@@ -14,7 +14,7 @@ from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 from wanbed.runner.runs.environment import (
     foreign_compute,
     foreign_schedules,
-    git_state,
+    git_state_at_start,
     library_versions,
     machine_facts,
 )
@@ -71,7 +71,7 @@ def gather_manifest(
         "warmup_iterations": _if_same([point.spec.training.warmup for point in points]),
         "tokens_per_iteration": _if_same([point.tokens_per_iteration for point in points]),
         "versions": library_versions(),
-        "git": git_state(checkout),
+        "git": git_state_at_start(checkout),
         "foreign_schedules": foreign_schedules(name for variant in spec.variants for name in variant.schedules),
         "foreign_compute": foreign_compute(point.spec.compute.kind for point in points),
         **machine_facts(),

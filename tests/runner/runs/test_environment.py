@@ -106,6 +106,16 @@ def test_a_folder_inside_anothers_checkout_is_no_checkout(checkout: Path) -> Non
     assert git_state(inside) is None
 
 
+def test_a_checkout_before_its_first_commit_has_no_revision(tmp_path: Path) -> None:
+    git(tmp_path, "init")
+    assert git_state(tmp_path) is None
+
+
+def test_a_linked_worktree_is_a_checkout(checkout: Path, tmp_path: Path) -> None:
+    git(checkout, "worktree", "add", str(tmp_path / "linked"))
+    assert git_state(tmp_path / "linked") == git_state(checkout)
+
+
 def test_variables_of_a_git_hook_are_ignored(checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = git_state(checkout)
     monkeypatch.setenv("GIT_DIR", str(tmp_path / "elsewhere"))

@@ -1,7 +1,10 @@
 import json
+import os
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.resolve.experiment import Experiment
@@ -74,6 +77,20 @@ def test_the_time_is_written_in_utc(tmp_path: Path) -> None:
 
 def test_a_folder_without_git_has_no_revision(tmp_path: Path) -> None:
     assert gather_manifest(experiment(), checkout=tmp_path)["git"] is None
+
+
+def test_a_process_asks_git_once_however_many_runs_it_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = tmp_path / "asked"
+    tools, checkout = tmp_path / "tools", tmp_path / "checkout"
+    tools.mkdir()
+    checkout.mkdir()
+    git = tools / "git"
+    git.write_text(f"#!/bin/sh\necho asked >> {asked}\necho '# branch.oid 0123abc'\n", encoding="utf-8")
+    git.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
+    manifests = [gather_manifest(experiment(seed=seed), checkout=checkout) for seed in (1, 2)]
+    assert [manifest["git"] for manifest in manifests] == [{"revision": "0123abc", "dirty": False}] * 2
+    assert asked.read_text(encoding="utf-8").splitlines() == ["asked"]
 
 
 def test_schedules_of_other_packages_are_reported_and_those_of_this_one_are_not(tmp_path: Path) -> None:

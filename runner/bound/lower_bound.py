@@ -10,10 +10,11 @@ What makes real iterations longer is left out: headers, slow start, the part of 
 and gather, blocking sends and receives, turns, the way of a gradient norm.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise, product
+from typing import TypeVar
 
 from wanbed.runner.bound.pipeline_chains import Chain, ChainPart, Hop, PipelineChains, StageTimes
 from wanbed.runner.bound.resources import Resource, Resources, ring_times
@@ -27,6 +28,8 @@ from wanbed.workloads.compute.replay import ReplayCosts
 from wanbed.workloads.compute.varied_durations import DurationDraws
 from wanbed.workloads.schedules.action import ActionKind
 from wanbed.workloads.schedules.schedule import Schedule, load_schedule
+
+_Figure = TypeVar("_Figure")
 
 BELOW = 1 - 1e-9
 """A factor that compensates for rounding errors of floating-point sums."""
@@ -192,10 +195,9 @@ class _TrialBound:
             [_stage_times(variant, schedule, stage, own) for stage, own in enumerate(pipeline)]
             for pipeline in durations.shortest
         ]
-        self._chains = [
-            PipelineChains(times, self._hops(pipeline), variant.microbatches)
-            for pipeline, times in enumerate(self._times)
-        ]
+        self._chains = self._shared_chains(
+            [(tuple(times), tuple(self._hops(pipeline))) for pipeline, times in enumerate(self._times)]
+        )
         last = ActionKind.BACKWARD_WEIGHT if schedule.splits_backward else ActionKind.BACKWARD
         self._rings = [
             ring_times(variant, self._resources, stage, max(own[stage][last] for own in durations.longest))
@@ -212,9 +214,8 @@ class _TrialBound:
             first, last = self._extremes(self._ends, stage)
             for chain, ring_ns in ((first, ring.after_first_ns), (last, ring.after_last_ns)):
                 yield chain.end_ns + ring_ns + optimizer_ns, self._named(chain, self._ends, stage, ring_ns)
-        for resource, busy_ns, own in self._loads:
-            around_ns = min(flow.head_ns for flow in own) + min(flow.tail_ns for flow in own)
-            yield busy_ns + around_ns, resource.name if busy_ns >= around_ns else ChainPart.PATH.value
+        for load in self._loads:
+            yield load.with_ns(load.head_ns + load.tail_ns)
 
     def periods(self) -> Iterator[tuple[float, str]]:
         """Yield times that lie between two iterations at least, each with the part that decides.
@@ -222,33 +223,35 @@ class _TrialBound:
         The replica that begins its iteration last ends its computation a cycle later, of the shortest one at least, and
         the all-reduce of some replica ends after that. Each replica by itself needs its own cycle, and its own sends.
         """
-        cycles = [chains.cycles() for chains in self._chains]
+        cycles = self._of_each(PipelineChains.cycles)
         for stage, (ring, optimizer_ns) in enumerate(zip(self._rings, self._optimizer_ns, strict=True)):
             first, last = self._extremes(cycles, stage)
             for chain, ring_ns in ((first, max(ring.after_last_ns, ring.own_ns)), (last, 0.0)):
                 yield chain.end_ns + ring_ns + optimizer_ns, self._named(chain, cycles, stage, ring_ns)
-        for resource, busy_ns, own in self._loads:
-            alike = len({flow.way for flow in own}) == 1
-            around_ns = min(flow.between_ns for flow in own) if alike else 0.0
-            yield busy_ns + around_ns, resource.name if busy_ns >= around_ns else ChainPart.PATH.value
+        for load in self._loads:
+            yield load.with_ns(0.0 if load.way is None else load.between_ns)
 
     @cached_property
     def _ends(self) -> list[list[Chain]]:
         """The chain before whose end each stage has not ended its computation, by pipeline."""
-        return [chains.ends() for chains in self._chains]
+        return self._of_each(PipelineChains.ends)
 
     @cached_property
-    def _loads(self) -> list[tuple[Resource, float, list[_Flow]]]:
-        """Each resource with the time for which flows use it, and those flows.
+    def _loads(self) -> list["_Load"]:
+        """The load of each resource by the flows between stages, by those of rings, and by both where both cross it."""
+        training, rings = _loads_of(self._transfers()), _loads_of(self._all_reduces())
+        both = [load.together(rings[key]) for key, load in training.items() if key in rings]
+        return [*training.values(), *rings.values(), *both]
 
-        They are the flows between stages, then those of rings, then both together where both cross the resource.
-        """
-        training, rings = _using(self._transfers()), _using(self._all_reduces())
-        both = [(resource, [*own, *rings[key][1]]) for key, (resource, own) in training.items() if key in rings]
-        return [
-            (resource, resource.duration_ns(sum(flow.count * bits for flow, bits in own)), [flow for flow, _ in own])
-            for resource, own in (*training.values(), *rings.values(), *both)
-        ]
+    def _shared_chains(self, pipelines: Sequence[tuple[Sequence[StageTimes], Sequence[Hop]]]) -> list[PipelineChains]:
+        """Return the chains of each pipeline, the same object for pipelines that are alike."""
+        known = {each: PipelineChains(*each, self._variant.microbatches) for each in dict.fromkeys(pipelines)}
+        return [known[each] for each in pipelines]
+
+    def _of_each(self, figure: Callable[[PipelineChains], _Figure]) -> list[_Figure]:
+        """Return a figure of each pipeline's chains, computed once for pipelines that are alike."""
+        known = {chains: figure(chains) for chains in dict.fromkeys(self._chains)}
+        return [known[chains] for chains in self._chains]
 
     def _extremes(self, chains: list[list[Chain]], stage: int) -> tuple[Chain, Chain]:
         """Return a stage's chain of the fastest pipeline and of the slowest one."""
@@ -271,21 +274,27 @@ class _TrialBound:
 
     def _transfers(self) -> Iterator[_Flow]:
         microbatches, stages = self._variant.microbatches, self._variant.placement.stages
-        for pipeline, chains in enumerate(self._chains):
-            closing_ns = [
-                ring.after_last_ns + optimizer_ns
-                for ring, optimizer_ns in zip(self._rings, self._optimizer_ns, strict=True)
-            ]
+        closing_ns = [
+            ring.after_last_ns + optimizer_ns
+            for ring, optimizer_ns in zip(self._rings, self._optimizer_ns, strict=True)
+        ]
+        # Pipelines without an all-reduce do not wait for each other.
+        waits = len(self._chains) == 1 or all(ring.loads for ring in self._rings)
+
+        def times_ns(chains: PipelineChains) -> list[list[tuple[float, float, float]]]:
+            """Return head, tail and time between of both directions of each boundary."""
+            found = []
             for boundary in range(stages - 1):
                 heads_ns, tails_ns = chains.sent_ns(boundary), chains.after_sent_ns(boundary, closing_ns)
-                # Pipelines without an all-reduce do not wait for each other.
-                waits = len(self._chains) == 1 or all(ring.loads for ring in self._rings)
                 between_ns = chains.between_sent_ns(boundary, self._optimizer_ns) if waits else (0.0, 0.0)
-                times = zip(
-                    ("there", "back"), self._shares[pipeline][boundary], heads_ns, tails_ns, between_ns, strict=True
-                )
-                for way, shares, head_ns, tail_ns, own_between_ns in times:
-                    yield _Flow(head_ns, tail_ns, own_between_ns, (way, boundary), microbatches, shares)
+                found.append(list(zip(heads_ns, tails_ns, between_ns, strict=True)))
+            return found
+
+        for pipeline, of_pipeline in enumerate(self._of_each(times_ns)):
+            for boundary, both_ns in enumerate(of_pipeline):
+                ways = zip(("there", "back"), self._shares[pipeline][boundary], both_ns, strict=True)
+                for way, shares, own_ns in ways:
+                    yield _Flow(*own_ns, (way, boundary), microbatches, shares)
 
     def _all_reduces(self) -> Iterator[_Flow]:
         for stage, (ring, optimizer_ns) in enumerate(zip(self._rings, self._optimizer_ns, strict=True)):
@@ -324,10 +333,56 @@ class _TrialBound:
         return tuple(found.values())
 
 
-def _using(flows: Iterable[_Flow]) -> dict[int, tuple[Resource, list[tuple[_Flow, float]]]]:
-    """Return each resource, by its identity, with the flows that cross it and their bits there."""
-    using: dict[int, tuple[Resource, list[tuple[_Flow, float]]]] = {}
+@dataclass(slots=True)
+class _Load:
+    """The bits of an iteration that cross a resource, and the least times before, after and between their flows.
+
+    ``way`` is that of all the flows, None where they differ.
+    """
+
+    resource: Resource
+    bits: float
+    head_ns: float
+    tail_ns: float
+    between_ns: float
+    way: tuple[str, int] | None
+
+    def add(self, flow: _Flow, bits: float) -> None:
+        """Add a flow with the bits of each of its transfers here."""
+        self.bits += flow.count * bits
+        self.head_ns = min(self.head_ns, flow.head_ns)
+        self.tail_ns = min(self.tail_ns, flow.tail_ns)
+        self.between_ns = min(self.between_ns, flow.between_ns)
+        if self.way != flow.way:
+            self.way = None
+
+    def together(self, other: "_Load") -> "_Load":
+        """Return the load of the same resource by the flows of both; they go different ways."""
+        return _Load(
+            self.resource,
+            self.bits + other.bits,
+            min(self.head_ns, other.head_ns),
+            min(self.tail_ns, other.tail_ns),
+            min(self.between_ns, other.between_ns),
+            None,
+        )
+
+    def with_ns(self, around_ns: float) -> tuple[float, str]:
+        """Return the time for which the resource is used and ``around_ns``, with the name of the longer one."""
+        busy_ns = self.resource.duration_ns(self.bits)
+        return busy_ns + around_ns, self.resource.name if busy_ns >= around_ns else ChainPart.PATH.value
+
+
+def _loads_of(flows: Iterable[_Flow]) -> dict[int, _Load]:
+    """Return the load of each resource that the flows cross, by its identity."""
+    loads: dict[int, _Load] = {}
     for flow in flows:
         for resource, bits in flow.bits:
-            using.setdefault(id(resource), (resource, []))[1].append((flow, bits))
-    return using
+            load = loads.get(id(resource))
+            if load is None:
+                loads[id(resource)] = _Load(
+                    resource, flow.count * bits, flow.head_ns, flow.tail_ns, flow.between_ns, flow.way
+                )
+            else:
+                load.add(flow, bits)
+    return loads

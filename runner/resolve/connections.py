@@ -35,14 +35,16 @@ def count_connections(
     ``auto`` fills the cap of a node pair across the WAN, see ``connections_to_fill``, in its faster direction. One
     connection is enough inside a datacenter and where no rate caps the pair. Dilation does not change the number.
     """
-    counts = {}
+    if transport.connections != "auto":
+        return {(one.host.name, other.host.name): transport.connections for one, other in pairs}
+    counts: dict[tuple[str, str], int] = {}
+    between: dict[tuple[str, str], int] = {}
     for one, other in pairs:
-        hosts = (one.host.name, other.host.name)
-        if transport.connections != "auto":
-            counts[hosts] = transport.connections
-            continue
-        rates_bps = _rates_bps(topology, (one, other), transport)
-        counts[hosts] = 1 if rates_bps is None else connections_to_fill(*rates_bps)
+        ends = one.datacenter, other.datacenter
+        if ends not in between:
+            rates_bps = _rates_bps(topology, ends, transport)
+            between[ends] = 1 if rates_bps is None else connections_to_fill(*rates_bps)
+        counts[one.host.name, other.host.name] = between[ends]
     return counts
 
 
@@ -61,24 +63,33 @@ class CutPair:
 
 def cut_pairs(topology: Topology, pairs: Iterable[Pair], transport: TransportSpec) -> tuple[CutPair, ...]:
     """Return the node pairs whose ``auto`` connections are limited to ``MAX_CONNECTIONS``, each once."""
-    found = {}
-    for pair in pairs:
-        rates_bps = _rates_bps(topology, pair, transport) if transport.connections == "auto" else None
-        if rates_bps is not None and (wanted := connections_wanted(*rates_bps)) > MAX_CONNECTIONS:
-            hosts = (pair[0].host.name, pair[1].host.name)
-            found[hosts] = CutPair(hosts, wanted, min(MAX_CONNECTIONS * rates_bps[1] / rates_bps[0], 1.0))
+    if transport.connections != "auto":
+        return ()
+    found: dict[tuple[str, str], CutPair] = {}
+    between: dict[tuple[str, str], tuple[int, float] | None] = {}
+    for one, other in pairs:
+        ends, hosts = (one.datacenter, other.datacenter), (one.host.name, other.host.name)
+        if ends not in between:
+            between[ends] = _cut(_rates_bps(topology, ends, transport))
+        if (cut := between[ends]) is not None:
+            found[hosts] = CutPair(hosts, *cut)
     return tuple(found.values())
 
 
-def _rates_bps(topology: Topology, pair: Pair, transport: TransportSpec) -> tuple[float, float] | None:
-    """Return the goodput of a node pair and the rate of one connection, None if one connection is enough.
+def _cut(rates_bps: tuple[float, float] | None) -> tuple[int, float] | None:
+    """Return ``wanted`` and ``carried`` of a ``CutPair`` with these ``_rates_bps``, None for one that is not cut."""
+    if rates_bps is None or (wanted := connections_wanted(*rates_bps)) <= MAX_CONNECTIONS:
+        return None
+    return wanted, min(MAX_CONNECTIONS * rates_bps[1] / rates_bps[0], 1.0)
+
+
+def _rates_bps(topology: Topology, ends: tuple[str, str], transport: TransportSpec) -> tuple[float, float] | None:
+    """Return the goodput of a node pair of two datacenters and the rate of one connection; None if one is enough.
 
     Of two directions with different rates it is the faster one: connections carry both.
     """
-    one, other = pair
-    if one.datacenter == other.datacenter:
+    if ends[0] == ends[1]:
         return None
-    ends = (one.datacenter, other.datacenter)
     single_bps = window_bps(transport, topology.rtt_ns(*ends))
     rates_bps = [rate for way in (ends, ends[::-1]) if (rate := topology.line_rate_bps(*way)) is not None]
     if not rates_bps or single_bps == float("inf"):

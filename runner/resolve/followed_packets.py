@@ -12,7 +12,7 @@ from wanbed.runner.resolve.placement import Pair
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 from wanbed.runner.resolve.stage_rings import ring_pairs
 from wanbed.testbed.network.ethernet import ETHERNET_HEADER_BYTES
-from wanbed.testbed.network.gateway_layout import plan_gateways
+from wanbed.testbed.network.gateway_layout import super_packets
 from wanbed.testbed.network.goodput import TCP_OVERHEAD_BYTES
 from wanbed.testbed.network.shared_rate import Timers, most_frames
 from wanbed.testbed.network.topology import Topology
@@ -70,9 +70,8 @@ def _are_few_packets(topology: Topology, at_once: Sequence[PipelineVariant], ite
 
     They are never few where a connection's rate is below ``_LEAST_FRAMES_PER_S``.
     """
-    gateways = plan_gateways(topology, 0, Timers.VIRTUAL).gateways
     most = most_frames(topology.mtu_bytes + ETHERNET_HEADER_BYTES)
-    frames = min(gateway.super_packet_frames or most for gateway in gateways)
+    frames = min(each or most for each in super_packets(topology, Timers.VIRTUAL).values())
     packets = 0.0
     for variant in at_once:
         sizes = _PacketSizes(topology, variant, frames)

@@ -71,30 +71,37 @@ def plan_gateways(
 
     ``mtu_bytes`` is that of the hosts' interfaces and of the links between gateways (default: the topology's).
     """
-    exact = any(
-        conditions.impairments.picks_packets
-        for link in topology.wan
-        for ends, _ in link.directions
-        for conditions in topology.ever(*ends)
-    )
     mtu_bytes = topology.mtu_bytes if mtu_bytes is None else mtu_bytes
-    layout = _Layout(topology, slot, timers, mtu_bytes + ETHERNET_HEADER_BYTES, exact_packets=exact)
+    layout = _Layout(topology, slot, timers, mtu_bytes + ETHERNET_HEADER_BYTES)
     gateways = tuple(layout.gateway(each) for each in topology.datacenters)
-    return GatewayPlan(gateways, exact_packets=exact, mtu_bytes=mtu_bytes)
+    return GatewayPlan(gateways, exact_packets=layout.exact_packets, mtu_bytes=mtu_bytes)
+
+
+def super_packets(topology: Topology, timers: Timers) -> dict[str, int | None]:
+    """Return by datacenter how many full frames its hosts may send as one packet, None for their kernels' choice.
+
+    They are those of ``plan_gateways``, without a plan of every pair of host and datacenter.
+    """
+    return _Layout(topology, 0, timers, topology.mtu_bytes + ETHERNET_HEADER_BYTES).frames
 
 
 class _Layout:
     """Plan the gateways of one testbed; holds what they have in common."""
 
-    def __init__(self, topology: Topology, slot: int, timers: Timers, frame_bytes: int, *, exact_packets: bool) -> None:
+    def __init__(self, topology: Topology, slot: int, timers: Timers, frame_bytes: int) -> None:
         self._topology = topology
         self._slot = slot
         self._timers = timers
         self._frame_bytes = frame_bytes
-        self._exact_packets = exact_packets
+        self.exact_packets = any(
+            conditions.impairments.picks_packets
+            for link in topology.wan
+            for ends, _ in link.directions
+            for conditions in topology.ever(*ends)
+        )
         self._floor_packets = SHORT_PACKETS_MIN if timers is Timers.VIRTUAL else SUPER_PACKETS_MIN
         self._shared_ports = {each.name: self._port_can_bind(each) for each in topology.datacenters}
-        self._frames = {each.name: self._super_packet_frames(each) for each in topology.datacenters}
+        self.frames = {each.name: self._super_packet_frames(each) for each in topology.datacenters}
 
     def gateway(self, datacenter: Datacenter) -> Gateway:
         """Plan one datacenter's router."""
@@ -104,7 +111,7 @@ class _Layout:
             subnet(self._slot, datacenter.index),
             tuple(self._host_port(datacenter, host) for host in datacenter.hosts),
             tuple(self._wan_port(datacenter, peer) for peer in self._peers(datacenter)),
-            self._frames[datacenter.name],
+            self.frames[datacenter.name],
         )
 
     def _peers(self, datacenter: Datacenter) -> list[Datacenter]:
@@ -180,7 +187,7 @@ class _Layout:
 
     def _shared(self, rate_bps: int, sources: Iterable[Datacenter]) -> SharedRate:
         """Plan a rate that is shared by hosts of the ``sources``."""
-        frames = max(self._frames[each.name] or 0 for each in sources)
+        frames = max(self.frames[each.name] or 0 for each in sources)
         return shared_rate(rate_bps, self._timers, self._frame_bytes * frames, self._frame_bytes)
 
     def _wan_limit_packets(self, ever: Sequence[LinkConditions], rtt_ns: int) -> int:
@@ -229,7 +236,7 @@ class _Layout:
 
         It is 1 with per-packet impairments. In virtual time it is small enough for exact serialisation on every line.
         """
-        if self._exact_packets:
+        if self.exact_packets:
             return 1
         if self._timers is not Timers.VIRTUAL:
             return None

@@ -4,6 +4,7 @@ import math
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Self, TextIO
 
@@ -25,6 +26,19 @@ PLAIN_INTERVAL_S = 5.0
 """The shortest time between two lines about trials that run beside others."""
 
 _TRIAL, _PREPARATION = "trial", "preparation"
+
+
+@dataclass(slots=True)
+class _Course:
+    """The course of a running trial: its ``share`` that is done, and where and when the course was first seen."""
+
+    since_s: float
+    from_share: float
+    share: float = 0.0
+
+    def whole_s(self, now_s: float) -> float:
+        """Return how long the whole trial takes as fast as it has advanced so far."""
+        return (now_s - self.since_s) / (self.share - self.from_share)
 
 
 class Progress:
@@ -62,6 +76,7 @@ class Progress:
         self._running = False
         self._reported_s = self._started_s
         self._current = ""
+        self._courses: dict[TrialId, _Course] = {}
         self._bar: RichProgress | None = None
         if self._stream.isatty() and not plain and not self._silent:
             # Names come from users. Parsed as markup, they would lose parts such as "[x]".
@@ -102,11 +117,30 @@ class Progress:
         elif self._done == self._trials:
             self._report(self._clock())
 
-    def trial_ended_beside_others(self, point: Mapping[str, str], variant: str) -> None:
+    def trial_is_at(self, trial: TrialId, share: float) -> None:
+        """Report the share of a running trial that is done. Call it as often as convenient.
+
+        Lines are printed at most every ``PLAIN_INTERVAL_S`` seconds. The estimate then goes by how fast running trials
+        advance. One whose share falls has begun anew.
+        """
+        now_s = self._clock()
+        known = self._courses.get(trial)
+        if known is None or share < known.share:
+            known = self._courses[trial] = _Course(now_s, share)
+        known.share = share
+        if self._bar:
+            self.refresh()
+        elif now_s - self._reported_s >= PLAIN_INTERVAL_S:
+            self._report(now_s)
+
+    def trial_ended_beside_others(self, point: Mapping[str, str], variant: str, trial: TrialId | None = None) -> None:
         """Count one of several parallel trials as finished. Its results are stored already.
 
-        Lines are printed at most every ``PLAIN_INTERVAL_S`` seconds, and at the end of the last trial.
+        ``trial`` is what ``trial_is_at`` was called with. Lines are printed at most every ``PLAIN_INTERVAL_S`` seconds,
+        and at the end of the last trial.
         """
+        if trial is not None:
+            self._courses.pop(trial, None)
         self._current = ", ".join([*(f"{path}={value}" for path, value in point.items()), variant])
         self._running = False
         self._finished += 1
@@ -120,11 +154,20 @@ class Progress:
     def refresh(self) -> None:
         """Update the times that the bar shows. Call it as often as convenient while a trial runs."""
         if self._bar:
-            self._bar.update(self._task, completed=self._done, description=self._line(self._clock()))
+            done = self._done + sum(course.share for course in self._courses.values())
+            self._bar.update(self._task, completed=done, description=self._line(self._clock()))
 
     def remaining_s(self) -> float | None:
-        """Return the estimated seconds until the last trial ends, None before the first one has ended."""
-        return remaining_s(self._ended, self._ahead, self._clock() - self._step_started_s, basis=_TRIAL)
+        """Return the estimated seconds until the last trial ends, None where nothing is known to be done."""
+        now_s = self._clock()
+        advancing = [course for course in self._courses.values() if course.share > course.from_share]
+        if advancing:
+            whole_s = [course.whole_s(now_s) for course in advancing]
+            left_s = [each_s * (1 - course.share) for each_s, course in zip(whole_s, advancing, strict=True)]
+            waiting = self._trials - self._done - len(self._courses)
+            of_all_s = sum(left_s) + waiting * sum(whole_s) / len(whole_s)
+            return max(*left_s, of_all_s / len(advancing))
+        return remaining_s(self._ended, self._ahead, now_s - self._step_started_s, basis=_TRIAL)
 
     def print_above(self, text: str) -> None:
         """Print complete lines of text above the bar, or as they are if there is none."""
@@ -154,8 +197,11 @@ class Progress:
         left_s = self.remaining_s()
         if left_s is not None and self._done < self._trials:
             parts.append(f"about {_clock_time(math.ceil(left_s))} left")
-        verb = "running" if self._running else "last"
-        return "; ".join(parts) + (f"; {verb}: {self._current}" if self._current else "")
+        if self._current:
+            parts.append(f"{'running' if self._running else 'last'}: {self._current}")
+        if self._courses:
+            parts.append(f"simulated: {', '.join(f'{course.share:.0%}' for course in self._courses.values())}")
+        return "; ".join(parts)
 
 
 def _steps(pending: Sequence[TrialId]) -> list[Kind]:

@@ -13,6 +13,7 @@ import sys
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from multiprocessing.connection import Connection, Pipe, wait
 from pathlib import Path
 
@@ -41,10 +42,10 @@ class ProcessPool:
             return
         for trial in trials:
             progress.trial_started(trial.values, trial.id.variant, trial.id.repeat)
-            fault = simulate_into(run, trial, simulate)
+            fault = simulate_into(run, trial, simulate, partial(progress.trial_is_at, trial.id))
             if fault is not None:
                 raise fault
-            progress.trial_ended_beside_others(trial.values, trial.variant.name)
+            progress.trial_ended_beside_others(trial.values, trial.variant.name, trial.id)
 
 
 def _side_by_side(
@@ -69,18 +70,7 @@ def _side_by_side(
                 progress.refresh()
             for connection in ready:
                 assert isinstance(connection, Connection)
-                done, following = at_work.pop(connection), left.popleft() if left else None
-                try:
-                    fault = connection.recv()
-                    connection.send(following)
-                except (EOFError, ConnectionError):
-                    raise _lost(done or following, workers[connection]) from None
-                if fault is not None:
-                    raise fault
-                if done is not None:
-                    progress.trial_ended_beside_others(done.values, done.variant.name)
-                if following is not None:
-                    at_work[connection] = following
+                _serve(connection, workers[connection], at_work, left, progress)
     except BaseException:
         for worker in workers.values():
             worker.kill()
@@ -90,6 +80,32 @@ def _side_by_side(
             worker.wait()
             connection.close()
         remove_partial_trials(run)
+
+
+def _serve(
+    connection: "Connection[object, object]",
+    worker: "subprocess.Popen[bytes]",
+    at_work: "dict[Connection[object, object], SimulatedTrial | None]",
+    left: deque[SimulatedTrial],
+    progress: Progress,
+) -> None:
+    """Handle what a process says of its trial: how far it is, or that it has ended. Then it gets the next one."""
+    own, following = at_work[connection], left[0] if left else None
+    try:
+        said = connection.recv()
+        if own is not None and isinstance(said, float):
+            progress.trial_is_at(own.id, said)
+            return
+        connection.send(following)
+    except (EOFError, ConnectionError):
+        raise _lost(own or following, worker) from None
+    del at_work[connection]
+    if isinstance(said, Exception):
+        raise said
+    if own is not None:
+        progress.trial_ended_beside_others(own.values, own.variant.name, own.id)
+    if following is not None:
+        at_work[connection] = left.popleft()
 
 
 def _started(connection: "Connection[object, object]") -> "subprocess.Popen[bytes]":

@@ -1,6 +1,6 @@
 """Run one trial of the engine ``simulate``: simulate a variant and return the record that a run's store keeps."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -61,10 +61,15 @@ class SimulatedTrial:
         return ": ".join(filter(None, (values, self.variant.name)))
 
 
-def simulate_into(run: Path, trial: SimulatedTrial, simulate: Simulate) -> Exception | None:
-    """Simulate a trial and keep it; return a foreseen failure, to be raised where it can end the sweep."""
+def simulate_into(
+    run: Path, trial: SimulatedTrial, simulate: Simulate, report: Callable[[float], None] | None = None
+) -> Exception | None:
+    """Simulate a trial and keep it; return a foreseen failure, to be raised where it can end the sweep.
+
+    ``report`` is told the share of the trial that is simulated, several times a second.
+    """
     try:
-        write_trial(run, simulated_record(trial, simulate))
+        write_trial(run, simulated_record(trial, simulate, report))
     except SimulationError as failure:
         return SimulationError(f"{trial}: {failure}")
     except MemoryError:
@@ -74,10 +79,12 @@ def simulate_into(run: Path, trial: SimulatedTrial, simulate: Simulate) -> Excep
     return None
 
 
-def simulated_record(trial: SimulatedTrial, simulate: Simulate) -> TrialRecord:
-    """Simulate a trial, and gather what is kept. Raises SimulationError."""
+def simulated_record(
+    trial: SimulatedTrial, simulate: Simulate, report: Callable[[float], None] | None = None
+) -> TrialRecord:
+    """Simulate a trial, and gather what is kept; ``report`` as in ``simulate_into``. Raises SimulationError."""
     variant, effects = trial.variant, effects_of(trial.variant.transport)
-    simulation = simulate(trial.topology, variant, trial.iterations, effects=effects)
+    simulation = simulate(trial.topology, variant, trial.iterations, effects=effects, pulse=report)
     misses = misses_of(trial.topology, variant, trial.iterations)
     without = replace(effects, packets=False)
     if not follows_packets(trial.topology, variant, trial.iterations):

@@ -15,7 +15,10 @@ from wanbed.workloads.host_process import ParentEndedError, die_with_parent
 
 
 def main(parent_pid: int, connection: Connection) -> None:
-    """Simulate every trial that comes, and answer each with None or its foreseen failure."""
+    """Simulate every trial that comes, and answer each with None or its foreseen failure.
+
+    Numbers before an answer are the share of the trial that is simulated.
+    """
     with _ended_by_parent():
         die_with_parent(parent_pid)
         sys.path[:] = connection.recv()
@@ -23,7 +26,7 @@ def main(parent_pid: int, connection: Connection) -> None:
         connection.send(None)
         trial = connection.recv()
     while trial is not None:
-        answer = simulate_into(run, trial, simulate)
+        answer = simulate_into(run, trial, simulate, connection.send)
         with _ended_by_parent():
             connection.send(answer)
             trial = connection.recv()

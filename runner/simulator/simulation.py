@@ -1,7 +1,7 @@
 """The result of a simulation as columns: the spans of all ranks, and the traffic over the WAN."""
 
 from array import array
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
@@ -207,5 +207,6 @@ class Simulate(Protocol):
         *,
         effects: TcpEffects | None = ...,
         dilation: float = ...,
+        pulse: Callable[[float], None] | None = ...,
     ) -> Simulation:
-        """Simulate one trial of the variant."""
+        """Simulate one trial of the variant. ``pulse`` is told the share that is done, several times a second."""

@@ -143,6 +143,13 @@ def test_a_terminal_sees_a_bar_with_names_as_they_are(terminal: Terminal) -> Non
         assert words in terminal.getvalue()
 
 
+def test_a_terminal_sees_the_share_of_a_running_trial(terminal: Terminal) -> None:
+    with Progress(1, stream=terminal) as progress:
+        progress.trial_started({}, "gpipe", 0)
+        progress.trial_is_at(ALIKE[0], 0.43)
+    assert "simulated: 43%" in terminal.getvalue()
+
+
 def test_an_error_inside_a_sweep_is_passed_on_and_leaves_the_terminal_usable() -> None:
     stream = Terminal()
     with pytest.raises(RuntimeError, match="host is gone"), Watched(2, stream=stream).progress:
@@ -160,6 +167,45 @@ def test_parallel_trials_share_the_time_and_print_seldom() -> None:
         "40 of 80 trials done; 0:05 elapsed; about 0:05 left; last: topology.wan.latency=39ms, gpipe",
         "80 of 80 trials done; 0:10 elapsed; last: topology.wan.latency=79ms, gpipe",
     ]
+
+
+def test_a_single_long_trial_shows_its_share_and_the_time_left_in_plain_lines() -> None:
+    watched, (trial,) = Watched(1, pending=()), ALIKE[:1]
+    watched.begin()
+    for second in range(1, 21):
+        watched.now_s += 1
+        watched.progress.trial_is_at(trial, second / 20)
+    watched.progress.trial_ended_beside_others({}, "gpipe", trial)
+    assert watched.lines == [
+        "0 of 1 trials done; 0:00 elapsed; running: gpipe, repeat 0",
+        "0 of 1 trials done; 0:05 elapsed; about 0:15 left; running: gpipe, repeat 0; simulated: 25%",
+        "0 of 1 trials done; 0:10 elapsed; about 0:10 left; running: gpipe, repeat 0; simulated: 50%",
+        "0 of 1 trials done; 0:15 elapsed; about 0:05 left; running: gpipe, repeat 0; simulated: 75%",
+        "0 of 1 trials done; 0:20 elapsed; about 0:00 left; running: gpipe, repeat 0; simulated: 100%",
+        "1 of 1 trials done; 0:20 elapsed; last: gpipe",
+    ]
+
+
+def test_trials_that_wait_take_as_long_as_those_that_run() -> None:
+    watched = Watched(4, pending=())
+    for seconds, shares in ((0, (0.0, 0.0)), (8, (0.5, 0.25))):
+        watched.now_s += seconds
+        for trial, share in zip(ALIKE, shares, strict=False):
+            watched.progress.trial_is_at(trial, share)
+    # They take 16 and 32 s, of which 8 and 24 are left; two of 24 s each wait.
+    assert watched.left_s == (8 + 24 + 2 * 24) / 2
+    watched.progress.trial_ended_beside_others({}, "gpipe", ALIKE[0])
+    watched.progress.trial_is_at(ALIKE[2], 0.0)
+    assert watched.left_s == 24 + 32
+    assert watched.lines[-1] == "0 of 4 trials done; 0:08 elapsed; about 0:40 left; simulated: 50%, 0%"
+
+
+def test_the_estimate_of_a_trial_that_begins_anew_begins_anew() -> None:
+    watched, (trial,) = Watched(1, pending=()), ALIKE[:1]
+    for share in (0.5, 0.9, 0.1, 0.2):
+        watched.now_s += 10
+        watched.progress.trial_is_at(trial, share)
+    assert watched.left_s == pytest.approx(80)
 
 
 def test_the_end_of_parallel_trials_is_counted_down_to() -> None:

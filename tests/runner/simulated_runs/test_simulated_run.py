@@ -19,6 +19,7 @@ from wanbed import results
 from wanbed.results.records.run_store import RunStore
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.resolve.experiment import Experiment
+from wanbed.runner.runs import progress
 from wanbed.runner.runs.faults import TrialError
 from wanbed.runner.runs.progress import Progress
 from wanbed.runner.runs.run_folder import begin_run
@@ -54,8 +55,8 @@ def begun(of: Experiment, root: Path) -> RunStore:
 def swept(of: Experiment, store: RunStore, jobs: int, simulate: Any = simulate_on_paper) -> str:
     """What is told of the progress."""
     stream = io.StringIO()
-    with Progress(len(of.trials()), stream=stream) as progress:
-        simulate_sweep(of, store, pool=ProcessPool(jobs), progress=progress, simulate=simulate)
+    with Progress(len(of.trials()), stream=stream) as shown:
+        simulate_sweep(of, store, pool=ProcessPool(jobs), progress=shown, simulate=simulate)
     return stream.getvalue()
 
 
@@ -92,6 +93,24 @@ def endless_but_the_first(topology: Any, *rest: Any, **effects: Any) -> Simulati
     if topology.wan[0].conditions.latency_ns:
         time.sleep(3600)
     return simulate_on_paper(topology, *rest, **effects)
+
+
+def half_way(topology: Any, *rest: Any, pulse: Any = None, **effects: Any) -> Simulation:
+    if pulse is not None:
+        pulse(0.25)
+        pulse(0.5)
+    return simulate_on_paper(topology, *rest, **effects)
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_progress_tells_how_far_running_trials_are(tmp_path: Path, jobs: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "PLAIN_INTERVAL_S", 0.0)
+    of = experiment(points=2)
+    first, *_, last = (line for line in swept(of, begun(of, tmp_path), jobs, half_way).splitlines() if "left" in line)
+    assert first.startswith("0 of 2 trials done; ")
+    assert "simulated: " in first
+    assert "50%" in first
+    assert last.startswith("1 of 2 trials done; ")
 
 
 def test_two_processes_leave_what_one_would(tmp_path: Path, children: Children) -> None:

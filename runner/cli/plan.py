@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _RUNNERS_UP = 5
 
 _TIME_S, _FIRST_S = 60.0, 300.0
-"""The default limit of wall-clock time, and that of the first candidate, without which there is no answer."""
+"""The default limit of time, and that of the first candidate, without which there is no answer."""
 
 _SEARCHES: tuple["SearchName", ...] = ("greedy", "better", "exhaustive")
 
@@ -47,7 +47,7 @@ def plan_(
         str | None,
         typer.Option(
             metavar="DURATION",
-            help="Most wall-clock time, not processor time, for each search: it ends with the best so far. "
+            help="Most processor time for each search, with --rack wall-clock time: it ends with the best so far. "
             "Default: 60s, and up to 300s for the first candidate.",
         ),
     ] = None,
@@ -82,6 +82,7 @@ def plan_(
 
         specs = list(sweep_point_specs(ExperimentDocument.read(file, overrides or [])))
         # The planner and the simulator take a second to load, which a refused file spares.
+        from wanbed.ground.own_code import PROCESSOR, WALL_CLOCK
         from wanbed.runner.cli.plan_output import Planned, document, print_plan
         from wanbed.runner.planner.effort import Limits, seconds_limit
         from wanbed.runner.planner.families import FamiliesAsked
@@ -93,9 +94,11 @@ def plan_(
         if chosen_search is None:
             raise InputError(f"--search {search}: there are {list_text(list(_SEARCHES))}")
         asked = FamiliesAsked.named([] if families is None else families.split(","), sync_every, swap)
-        limits = Limits(simulations, _TIME_S, first_s=_FIRST_S)
+        # What the machines of a rack compute is no time of this process.
+        time_kind = PROCESSOR if rack is None else WALL_CLOCK
+        limits = Limits(simulations, _TIME_S, first_s=_FIRST_S, of=time_kind)
         if time_limit is not None:
-            limits = Limits(simulations, seconds_limit(time_limit))
+            limits = Limits(simulations, seconds_limit(time_limit), of=time_kind)
         planned: list[Planned | Unplanned] = []
         points = list(planned_points(specs))
         for line in left_out_of_plan(points):
@@ -119,7 +122,7 @@ def plan_(
         if ended_by is not None:
             raise ended_by
         if not any(isinstance(each, Planned) for each in planned):
-            waited = f"{time_limit or '300s'} of wall-clock time"
+            waited = f"{time_limit or '300s'} of {time_kind.name}"
             fail(f"{file}: no candidate was simulated in {waited}: give a longer --time-limit", NO_DATA)
 
 

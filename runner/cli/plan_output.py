@@ -358,14 +358,14 @@ class PlanProgress:
 
 def progress_line(effort: Effort) -> str:
     """Return the state of a search as one line."""
-    limit_s = effort.limits.time_s
+    limits = effort.limits
+    of_limit = "" if limits.time_s is None else f" of {_clock_time(limits.time_s)} of {limits.of.name}"
     simulated = count_text(effort.priced, "candidate")
     if effort.candidates is not None:
         simulated = f"{effort.priced} of {count_text(effort.candidates, 'candidate')}"
-    most = effort.limits.simulations
     parts = [
-        f"{_clock_time(effort.elapsed_s)}{'' if limit_s is None else f' of {_clock_time(limit_s)}'}",
-        f"{simulated} simulated{'' if most is None else f', at most {most}'}",
+        f"{_clock_time(effort.elapsed_s)}{of_limit}",
+        f"{simulated} simulated{'' if limits.simulations is None else f', at most {limits.simulations}'}",
     ]
     if effort.simulated is not None:
         parts.append(f"the next is at {round(100 * effort.simulated)} %")

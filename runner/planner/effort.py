@@ -1,18 +1,17 @@
 """Limit the effort of a search, and report how far it has come.
 
-A search may do no more than a number of simulations, a wall-clock time, or a number of simulated instants. Only the
-time depends on the machine. A limit is checked before each simulation and in the middle of each, so that it holds
-however long one simulation takes. That of time also holds while candidates are listed and resolved, which can take long
-too.
+A search may do no more than a number of simulations, a time of the processor or of the wall clock, or a number of
+simulated instants. Only the time depends on the machine. A limit is checked before each simulation and in the middle of
+each, so that it holds however long one simulation takes. That of time also holds while candidates are listed and
+resolved, which can take long too.
 """
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from wanbed.ground.errors import InputError
-from wanbed.ground.own_code import EndlessCallError, time_limit
+from wanbed.ground.own_code import WALL_CLOCK, EndlessCallError, TimeKind, time_limit
 from wanbed.ground.units import format_duration, parse_duration_ns
 from wanbed.results.text import count_text
 from wanbed.runner.planner.search_space import Candidate, Priced, Pricing
@@ -29,15 +28,16 @@ class LimitReachedError(Exception):
 class Limits:
     """The limits of a search, None where there is none.
 
-    The limit of time is ``first_s``, if that is more, until the first candidate is priced. The limit of ``instants``,
-    the moments of simulated time at which anything happens, is for a search that must end alike on every machine. It
-    holds from the second candidate on. Either way the search has an answer.
+    The limit of time is ``first_s``, if that is more, until the first candidate is priced; ``of`` is the kind of time.
+    The limit of ``instants``, the moments of simulated time at which anything happens, is for a search that must end
+    alike on every machine. It holds from the second candidate on. Either way the search has an answer.
     """
 
     simulations: int | None = None
     time_s: float | None = None
     instants: int | None = None
     first_s: float = 0.0
+    of: TimeKind = WALL_CLOCK
 
 
 NO_LIMITS = Limits()
@@ -57,14 +57,14 @@ class Effort:
     ``candidates`` is the number of candidates to choose from, None if it is not known. ``examined`` counts the partial
     placements that were examined by their bounds. ``simulated`` is the share of the running simulation that is done,
     None between simulations. ``report`` is called whenever something has changed, about ten times a second while a
-    candidate is simulated. ``clock`` returns seconds.
+    candidate is simulated. ``clock`` returns seconds (default: that of the limit).
     """
 
     def __init__(
         self,
         limits: Limits = NO_LIMITS,
         report: Callable[["Effort"], None] | None = None,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] | None = None,
     ) -> None:
         self.limits = limits
         self.candidates: int | None = None
@@ -74,8 +74,8 @@ class Effort:
         self.examined = 0
         self._instants = 0
         self._report = report
-        self._clock = clock
-        self._started_s = clock()
+        self._clock = clock or limits.of.clock
+        self._started_s = self._clock()
 
     @property
     def elapsed_s(self) -> float:
@@ -89,7 +89,7 @@ class Effort:
         limit_s = self._limit_s
         if limit_s is not None and self.elapsed_s >= limit_s:
             limit = format_duration(round(limit_s * 1e9))
-            raise LimitReachedError(f"at the limit of {limit} of wall-clock time, {self.done_text}")
+            raise LimitReachedError(f"at the limit of {limit} of {self.limits.of.name}, {self.done_text}")
 
     @property
     def _limit_s(self) -> float | None:
@@ -131,7 +131,7 @@ class Effort:
             yield
             return
         try:
-            with time_limit(max(self._limit_s - self.elapsed_s, 0.0) + _TIMER_SLACK_S):
+            with time_limit(max(self._limit_s - self.elapsed_s, 0.0) + _TIMER_SLACK_S, self.limits.of):
                 yield
         except (EndlessCallError, InputError):
             # The check of a schedule reports a call that was ended as an error in the file.

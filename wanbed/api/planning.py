@@ -9,6 +9,7 @@ from typing import get_args
 from wanbed.api.argument_names import options_as_arguments
 from wanbed.api.experiment import CheckedExperiment, Experiment, checked_experiment
 from wanbed.ground.errors import InputError, prefixed
+from wanbed.ground.own_code import PROCESSOR, WALL_CLOCK
 from wanbed.results.reading.not_modelled import not_modelled_text
 from wanbed.results.text import list_text
 from wanbed.runner.experiment.sweep import SweepPointSpec
@@ -107,7 +108,8 @@ def plan(
         points = list(planned_points(checked.points))
         for line in left_out_of_plan(points):
             _log(line)
-        limits = Limits(simulations, None if time_limit is None else seconds_limit(time_limit))
+        time_kind = PROCESSOR if rack is None else WALL_CLOCK
+        limits = Limits(simulations, None if time_limit is None else seconds_limit(time_limit), of=time_kind)
         with plan_spread(rack, _log) as spread:
             return tuple(_planned(checked, point, variant, (search, limits), asked, spread=spread) for point in points)
 

@@ -219,7 +219,7 @@ def test_a_time_limit_that_is_too_short_for_one_simulation_is_named() -> None:
     answer = json.loads(done.stdout)
     assert (done.exit_code, answer["chosen"], answer["complete"]) == (4, None, False)
     assert answer["not_simulated"][0]["tokens_per_s_at_most"] > 0
-    refusal = "no candidate was simulated in 1ns of wall-clock time: give a longer --time-limit"
+    refusal = "no candidate was simulated in 1ns of processor time: give a longer --time-limit"
     assert done.stderr == f"wanbed: exp.yaml: {refusal}\n"
 
 

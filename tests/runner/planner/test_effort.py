@@ -1,8 +1,10 @@
+import time
+
 import pytest
 
 from tests.support.clock import Clock
 from wanbed.ground.errors import InputError
-from wanbed.ground.own_code import EndlessCallError, time_limit
+from wanbed.ground.own_code import PROCESSOR, EndlessCallError, time_limit
 from wanbed.runner.planner.effort import Effort, LimitReachedError, Limits, Prices
 from wanbed.runner.planner.search_space import Candidate, Price
 from wanbed.runner.simulator.training import PULSE_INSTANTS
@@ -111,6 +113,20 @@ def test_a_time_limit_ends_a_pricing_that_checks_nothing() -> None:
     prices = Prices(endless, Effort(Limits(time_s=0.05)))
     with pytest.raises(LimitReachedError, match=r"^at the limit of 50ms of wall-clock time, after 0 simulations$"):
         prices(candidate(1))
+
+
+def test_a_limit_of_processor_time_leaves_out_the_time_for_which_the_process_waits() -> None:
+    def waiting_then_endless(_: Candidate) -> Price:
+        time.sleep(0.3)
+        waited.append(True)
+        while True:
+            pass
+
+    waited: list[bool] = []
+    prices = Prices(waiting_then_endless, Effort(Limits(time_s=0.05, of=PROCESSOR)))
+    with pytest.raises(LimitReachedError, match=r"^at the limit of 50ms of processor time, after 0 simulations$"):
+        prices(candidate(1))
+    assert waited == [True]
 
 
 def test_an_error_of_the_file_before_the_time_limit_stays_one() -> None:

@@ -105,6 +105,11 @@ class StoredTrial:
         return faults
 
     @property
+    def equal_parts(self) -> int:
+        """Return how many parts its spans are of that have the same times, on hosts of the same datacenters."""
+        return int(self.facts.get("equal_parts", 1))
+
+    @property
     def sends_block(self) -> bool:
         """Return whether its GPUs computed nothing while they sent."""
         return bool(self.facts.get("sends_block"))

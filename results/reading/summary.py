@@ -13,7 +13,13 @@ from wanbed.results import metrics
 from wanbed.results.reading.known_misses import known_misses_of
 from wanbed.results.reading.not_modelled import of_links, of_variant, simulated_without
 from wanbed.results.reading.stored_trial import StoredTrial, TrialFaults, swept_values
-from wanbed.results.reading.trial_rows import clocks_of, counted_window, counted_windows, rows_by_trial
+from wanbed.results.reading.trial_rows import (
+    clocks_of,
+    counted_window,
+    counted_windows,
+    rows_by_trial,
+    spans_of_one_part,
+)
 from wanbed.results.reading.validity import MachineLoad, WaysAround
 from wanbed.results.records.documents import SIMULATE
 from wanbed.results.records.run_store import SUMMARY_FILE
@@ -135,13 +141,14 @@ def summarize(
 
 def _figures(trial: StoredTrial, spans: pd.DataFrame, link_samples: pd.DataFrame) -> dict[str, Any]:
     first, profiled = trial.first_measured_iteration, trial.profiled_iterations
-    lone = metrics.iteration_windows(spans)
+    of_part = spans_of_one_part(trial, spans)
+    lone = metrics.iteration_windows(of_part)
     windows = counted_windows(trial, lone)
-    window = counted_window(trial, windows, spans)
+    window = counted_window(trial, windows, of_part)
     times_s = metrics.iteration_times_s(windows, first, profiled)
     clocks = clocks_of(trial, spans)
     time_s = metrics.mean_time_s(times_s) if clocks is None else clocks.iteration_time_s
-    alone, with_prefill = (None, None) if window is None else _utilizations(trial, spans, window)
+    alone, with_prefill = (None, None) if window is None else _utilizations(trial, of_part, window)
     # A program says itself how many tokens it trains on, and how much of its traffic is payload is not known.
     own = trial.settings if trial.program is None else trial.facts
     bound_s, bound_part = trial.bound or (None, None)

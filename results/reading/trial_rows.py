@@ -76,6 +76,14 @@ def counted_window(trial: StoredTrial, windows: pd.DataFrame, spans: pd.DataFram
     return window if window is None or trial.faults is None else window._replace(iterations=None)
 
 
+def spans_of_one_part(trial: StoredTrial, spans: pd.DataFrame) -> pd.DataFrame:
+    """Return the spans of one of a trial's equal parts, whose times are those of all; all spans of other trials."""
+    if trial.equal_parts == 1 or spans.empty:
+        return spans
+    ranks = spans["rank"].to_numpy()
+    return chosen_rows(spans, ranks < (int(ranks.max()) + 1) // trial.equal_parts)
+
+
 @dataclass(frozen=True, eq=False)
 class TrialRows:
     """A trial with its rows of each of the run's data frames; ``further`` has them as that of the run has."""
@@ -96,8 +104,13 @@ class TrialRows:
         """The window in which the trial's GPU time is measured, None if there is none."""
         if self.spans.empty:
             return None
-        windows = counted_windows(self.trial, metrics.iteration_windows(self.spans))
-        return counted_window(self.trial, windows, self.spans)
+        windows = counted_windows(self.trial, metrics.iteration_windows(self.spans_of_part))
+        return counted_window(self.trial, windows, self.spans_of_part)
+
+    @cached_property
+    def spans_of_part(self) -> pd.DataFrame:
+        """The spans of one of the trial's equal parts, all spans where there are none."""
+        return spans_of_one_part(self.trial, self.spans)
 
 
 DIVIDED = tuple(field.name for field in fields(TrialRows) if field.name not in {"trial", "further"})

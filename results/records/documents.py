@@ -262,6 +262,7 @@ class TrialFacts(_Settings):
     planned_makespan_s: Factor | None = None
     plan: _Plan | None = None
     all_reduce_wan_ratio: list[Number] | None = None
+    equal_parts: Positive | None = None
     beside: _Beside | None = None
     synchronization: _Synchronization | None = None
     averages: _Averages | None = None

@@ -98,7 +98,8 @@ def plan_warnings(own: ReportedRun) -> list[str]:
 def _of_trial(own: TrialRows) -> PlanOutcome | None:
     trial = own.trial
     planned_s = float(trial.facts["planned_makespan_s"])
-    spans = chosen_rows(own.spans, (own.spans["iteration"] >= trial.warmup_iterations).to_numpy(bool))
+    part = own.spans_of_part
+    spans = chosen_rows(part, (part["iteration"] >= trial.warmup_iterations).to_numpy(bool))
     columns = spans[["iteration", "start_ns", "end_ns"]]
     planned_work = columns[is_among(spans["kind"], PLANNED_KINDS)]
     if planned_work.empty:
@@ -114,7 +115,7 @@ def _of_trial(own: TrialRows) -> PlanOutcome | None:
         planned_s,
         plan.get("by_rates_s"),
         outcome_s,
-        plan_causes(trial.facts, spans) if differs else (),
+        plan_causes(trial.facts, spans, trial.equal_parts) if differs else (),
     )
 
 
@@ -138,10 +139,11 @@ _KEY, _ENDS = ("pipeline", "stage", "iteration", "microbatch"), ("start_ns", "en
 _NO_CAUSE = "no cause shows in the spans"
 
 
-def plan_causes(facts: Mapping[str, Any], spans: pd.DataFrame) -> tuple[str, ...]:
+def plan_causes(facts: Mapping[str, Any], spans: pd.DataFrame, equal_parts: int = 1) -> tuple[str, ...]:
     """Return the deviations from its plan that the spans of a trial's measured iterations show; never empty.
 
-    ``facts`` are the trial's; their ``plan`` has the planned times that were recorded.
+    ``spans`` are those of one of so many equal parts. ``facts`` are the trial's; their ``plan`` has the planned times
+    that were recorded.
     """
     plan = facts.get("plan") or {}
     of_work = ["pipeline", "stage", "iteration", "start_ns", "end_ns"]
@@ -150,7 +152,7 @@ def plan_causes(facts: Mapping[str, Any], spans: pd.DataFrame) -> tuple[str, ...
     found = [
         MachineLoad.of(facts).sentence,
         _computing(plan.get("computing_s") or (), work),
-        _transferring(plan.get("transfer_s") or (), transfers),
+        _transferring(plan.get("transfer_s") or (), transfers, equal_parts),
         _held(spans),
     ]
     return tuple(cause for cause in found if cause) or (_NO_CAUSE,)
@@ -205,7 +207,7 @@ def _keys(columns: Sequence[Numbers]) -> Numbers:
     return keys
 
 
-def _transferring(planned_s: Sequence[float], transfers: pd.DataFrame) -> str:
+def _transferring(planned_s: Sequence[float], transfers: pd.DataFrame, equal_parts: int) -> str:
     """Describe the boundary whose transfer time deviates most from the plan; "" if none deviates."""
     mean_s = transfers["took_ns"].groupby(transfers["boundary"]).mean() / 1e9
     off = {
@@ -221,10 +223,10 @@ def _transferring(planned_s: Sequence[float], transfers: pd.DataFrame) -> str:
         f"where {seconds_text(planned_s[boundary])} were planned"
     )
     own = transfers[(transfers["boundary"] == boundary).to_numpy(bool)]
-    return text + (_why_slower(own, transfers) if off[boundary] > 0 else "")
+    return text + (_why_slower(own, transfers, equal_parts) if off[boundary] > 0 else "")
 
 
-def _why_slower(own: pd.DataFrame, transfers: pd.DataFrame) -> str:
+def _why_slower(own: pd.DataFrame, transfers: pd.DataFrame, equal_parts: int) -> str:
     """Describe slow start and contention of the transfers over one boundary, as far as the spans show them."""
     ordered = own.sort_values(["cell", "tensor", "start_ns"])
     links = ordered.groupby(["cell", "tensor"], sort=False)
@@ -239,8 +241,12 @@ def _why_slower(own: pd.DataFrame, transfers: pd.DataFrame) -> str:
                 f"{seconds_text(else_s)} otherwise)"
             )
     across = transfers[(transfers["direction"] >= 0).to_numpy(bool)]
-    columns = (across[name].to_numpy(np.int64) for name in ("direction", "cell", "start_ns", "end_ns_received"))
-    beside = pd.Series(contended_ns(*columns), index=across.index).reindex(own.index).fillna(0).sum()
+    if equal_parts > 1:
+        # In every other part a DP-cell sends the same at the same time.
+        beside = across["took_ns"].reindex(own.index).fillna(0).sum()
+    else:
+        columns = (across[name].to_numpy(np.int64) for name in ("direction", "cell", "start_ns", "end_ns_received"))
+        beside = pd.Series(contended_ns(*columns), index=across.index).reindex(own.index).fillna(0).sum()
     share = float(beside / own["took_ns"].sum())
     if share > _CONTENDED_SHARE:
         text += f" (contention: during {percent_text(share)} of that, other DP-cells sent between the same datacenters)"

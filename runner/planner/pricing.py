@@ -116,7 +116,7 @@ def price_of(simulation: Simulation, variant: PipelineVariant, context: int, war
 def wan_bytes_per_iteration(simulation: Simulation, warmup: int) -> int:
     """Return the mean bytes over the WAN of a measured iteration."""
     sent = 0.0
-    for pair in simulation.traffic:
+    for pair in simulation.traffic_of_part:
         before, after = pair.sent_by(np.array(simulation.measured_ns(warmup)))
         sent += after - before
-    return round(sent / simulation.measured_iterations(warmup))
+    return round(simulation.parts * simulation.copies * sent / simulation.measured_iterations(warmup))

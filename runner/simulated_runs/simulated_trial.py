@@ -112,6 +112,7 @@ def simulated_record(
     facts = {
         **trial_facts(trial.topology, variant, course),
         **({"known_misses": [each.document() for each in misses]} if misses else {}),
+        **({"equal_parts": simulation.copies} if simulation.copies > 1 else {}),
         "tcp_effects": asdict(effects),
         "torch_times_of_profile": trial.planning_profile,
         "losses": [],

@@ -105,11 +105,12 @@ class Simulation:
     ``spans`` are ordered by rank, iteration, start and end. Their kinds are ``KIND_CODES``; GPUs of a prefill pool are
     numbered after the training ranks. ``connections`` has the number of TCP connections of each pair of hosts, the host
     of the lower rank first, as in an emulated trial. Where ``parts`` is more than 1, ``spans`` has only the first of so
-    many equal parts, whose ranks are the lowest; everything else is of all parts. ``while_all_ran_ns`` is when the
-    first of several jobs had done its last iteration, None of a single one. ``traffic`` is training's alone;
-    ``background`` has that of flows that train nothing. Where replicas synchronise over a star,
-    ``sums`` has for each sum how many parts it is of and how many of these were late, ``dropped`` the number of
-    parts that came too late for any, and ``failures`` the replicas that were killed.
+    many equal parts, whose ranks are the lowest; everything else is of all parts. Of more ``copies`` it has
+    that many parts one after the other, each with the times of the first. ``while_all_ran_ns`` is when the first of
+    several jobs had done its last iteration, None of a single one. ``traffic`` is training's alone; ``background`` has
+    that of flows that train nothing. Where replicas synchronise over a star, ``sums`` has for each sum how many parts
+    it is of and how many of these were late, ``dropped`` the number of parts that came too late for any, and
+    ``failures`` the replicas that were killed.
     """
 
     spans: SpanColumns
@@ -117,11 +118,17 @@ class Simulation:
     connections: Mapping[tuple[str, str], int]
     prefill: SimulatedPrefill | None = None
     parts: int = 1
+    copies: int = 1
     while_all_ran_ns: int | None = None
     background: tuple[FlowTraffic, ...] = ()
     sums: tuple[tuple[int, int], ...] = ()
     dropped: int = 0
     failures: tuple[SimulatedFailure, ...] = ()
+
+    @property
+    def traffic_of_part(self) -> tuple[HostTraffic, ...]:
+        """The traffic of the first of equal parts; that of each part that follows differs by its hosts alone."""
+        return self.traffic[: len(self.traffic) // (self.parts * self.copies)]
 
     @cached_property
     def windows_ns(self) -> list[tuple[int, int]]:

@@ -118,6 +118,7 @@ def simulate_variant(
         own.network.connections,
         trained.prefill,
         parts // represented,
+        represented,
         while_all_ran_ns=min(trained.ends_ns) if variant.beside else None,
         background=trained.background.flows(),
     )

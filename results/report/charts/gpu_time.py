@@ -94,7 +94,10 @@ def gpu_time_shares(run: Run, label: str = "", points: Sequence[int] | None = No
             continue
         if own.window is None or not own.window.length_ns:
             continue
-        found = _of_schedule(own.spans, own.window, trial) if trial.program is None else _of_program(own.spans, trial)
+        if trial.program is None:
+            found = _of_schedule(own.spans_of_part, own.window, trial)
+        else:
+            found = _of_program(own.spans, trial)
         values[trial.point] = trial.values
         sums = parts_ns.setdefault((trial.point, trial.variant), dict.fromkeys(found, 0))
         for part, part_ns in found.items():
@@ -107,13 +110,14 @@ def gpu_time_shares(run: Run, label: str = "", points: Sequence[int] | None = No
 
 
 def _of_schedule(spans: pd.DataFrame, window: Window, trial: StoredTrial) -> dict[str, int]:
+    """Return the GPU time of a trial, given the spans of one of its equal parts."""
     waited = spans if trial.sync_every is None else metrics.awaited(spans)
     causes = metrics.idle_causes(waited, window, sends_block=trial.sends_block)
     alone, both = metrics.gpu_utilizations(spans, window)
-    possible_ns = len(causes) * window.length_ns
+    possible_ns = len(causes) * window.length_ns * trial.equal_parts
     trained_ns, filled_ns = (round(each * possible_ns) for each in (alone or 0.0, (both or 0.0) - (alone or 0.0)))
     # GPUs may be watched for longer than the periods: the causes share what is idle of these as they share that.
-    watched_ns = [*accumulate(map(int, causes.sum()), initial=0)]
+    watched_ns = [*accumulate((trial.equal_parts * int(cause_ns) for cause_ns in causes.sum()), initial=0)]
     idle_ns = possible_ns - trained_ns - filled_ns
     edges_ns = [round(idle_ns * each / max(1, watched_ns[-1])) for each in watched_ns]
     return {

@@ -15,7 +15,7 @@ from wanbed.results import metrics
 from wanbed.results.metrics import COMPUTE, OPTIMIZER, RankTime, Window
 from wanbed.results.metrics.gpu_time import Gpus
 from wanbed.results.reading.stored_trial import StoredTrial
-from wanbed.results.reading.trial_rows import TrialRows, chosen_rows
+from wanbed.results.reading.trial_rows import TrialRows, chosen_rows, spans_of_one_part
 from wanbed.results.records.span_log import ALL_REDUCE, ITERATION, JOINT_KINDS, PREFILL
 from wanbed.results.report.charts.chart import Chart, Drawing, LegendEntry, PicturePlace, text_width_pt, wrapped
 from wanbed.results.report.charts.colours import (
@@ -167,7 +167,7 @@ def _typical_iteration(typical: TrialRows) -> _Iteration | None:
         return _iteration_of_program(trial, own)
     if trial.sync_every is not None:
         return _synchronisation(trial, own)
-    windows = metrics.iteration_windows(own)
+    windows = metrics.iteration_windows(typical.spans_of_part)
     measured = windows[windows.index >= trial.warmup_iterations]
     iteration = int(measured.index[metrics.closest_to_median(measured["end_ns"] - measured["start_ns"])])
     window = Window(int(windows["start_ns"][iteration]), int(windows["end_ns"][iteration]))
@@ -340,7 +340,7 @@ def _computed(each: _Iteration) -> tuple[float | None, float | None]:
         whole_ns = sum(rank.end_ns - rank.start_ns for rank in each.ranks.values())
         busy = sum((rank.parts_ns or {}).get(part, 0) for rank in each.ranks.values() for part in (COMPUTE, OPTIMIZER))
         return busy / whole_ns, busy / whole_ns
-    return metrics.gpu_utilizations(each.spans, each.window)
+    return metrics.gpu_utilizations(spans_of_one_part(each.trial, each.spans), each.window)
 
 
 MAX_GPUS = 24

@@ -1,6 +1,7 @@
 """Read the counters of links and node pairs in a simulation."""
 
 from collections import defaultdict
+from itertools import compress, cycle
 
 import numpy as np
 import numpy.typing as npt
@@ -33,15 +34,17 @@ def link_counters(topology: Topology, simulation: Simulation) -> TrialCounters:
     evenly spaced times as make ``MAX_SAMPLES``, and ``MAX_SAMPLE_ROWS`` in all.
     """
     home = {host.name: host.datacenter for host in topology.hosts}
-    crossed = [traffic for traffic in simulation.traffic if traffic.sent_by(np.array([traffic.last_ns]))[0] > 0]
+    of_part = simulation.traffic_of_part
+    crossing = [traffic.sent_by(np.array([traffic.last_ns]))[0] > 0 for traffic in of_part]
+    crossed = list(compress(simulation.traffic, cycle(crossing)))
     links = [ends for link in topology.wan for ends, _ in link.directions]
-    last = [int(simulation.spans.end_ns.max(initial=0)), *(traffic.last_ns for traffic in crossed)]
+    last = [int(simulation.spans.end_ns.max(initial=0)), *(traffic.last_ns for traffic in compress(of_part, crossing))]
     flows = [flow.sent for flow in simulation.background]
     times_ns = sample_times_ns(max(last), len(links) + len(crossed) + len(flows)) if links else np.zeros(0, np.int64)
     on_link: dict[tuple[str, str], npt.NDArray[np.int64]] = defaultdict(lambda: np.zeros(len(times_ns), np.int64))
+    sent_of_part = [np.rint(traffic.sent_by(times_ns)).astype(np.int64) for traffic in compress(of_part, crossing)]
     pairs = []
-    for traffic in crossed:
-        sent = np.rint(traffic.sent_by(times_ns)).astype(np.int64)
+    for traffic, sent in zip(crossed, cycle(sent_of_part), strict=False):
         pairs.append(sent)
         on_link[home[traffic.source], home[traffic.destination]] += sent
     of_flows = [np.rint(flow.sent_by(times_ns)).astype(np.int64) for flow in flows]

@@ -235,7 +235,7 @@ def write_trial(run: Path, trial: TrialRecord) -> Path:
             raise ValueError(f"the log of rank {log.header.rank} on {log.header.host} is cut off")
     path, partial = _begun_trial(run, trial.id)
     if isinstance(trial.spans, TrialSpans):
-        write_tables(partial / SPANS_FILE, trial.spans.schema, trial.spans.tables(trial.id))
+        write_tables(partial / SPANS_FILE, trial.spans.schema, trial.spans.tables(trial.id), coded=True)
     else:
         divided = any(span.virtual_stage is not None for log in trial.spans for span in log.spans)
         schema = SPANS_OF_VIRTUAL_STAGES if divided else SPANS
@@ -243,7 +243,7 @@ def write_trial(run: Path, trial: TrialRecord) -> Path:
     empty: dict[TrialTable, Rows] = {table: () for table in TRIAL_TABLES.values() if table is not SPANS_TABLE}
     for table, rows in {**empty, **trial.tables}.items():
         if isinstance(rows, TrialCounters):
-            write_tables(partial / table.file, table.columns, rows.tables(trial.id))
+            write_tables(partial / table.file, table.columns, rows.tables(trial.id), coded=True)
         elif rows or table.always:
             write_table(partial / table.file, table.columns, [(*trial.id, *row) for row in rows])
     for name, left in trial.outputs.items():

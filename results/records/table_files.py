@@ -31,9 +31,17 @@ def write_table(path: Path, schema: pa.Schema, rows: Sequence[Sequence[Any]]) ->
     write_tables(path, schema, [pa.Table.from_arrays(arrays, schema=schema)])
 
 
-def write_tables(path: Path, schema: pa.Schema, tables: Iterable[pa.Table]) -> None:
-    """Write tables of that schema one after the other as one Parquet file."""
-    with naming(path), pq.ParquetWriter(path, schema, compression="zstd") as file:
+def write_tables(path: Path, schema: pa.Schema, tables: Iterable[pa.Table], *, coded: bool = False) -> None:
+    """Write tables of that schema one after the other as one Parquet file.
+
+    With ``coded`` they are of the ``coded_schema``. A reader gets the texts all the same, and writing them takes less
+    time.
+    """
+    own = coded_schema(schema) if coded else schema
+    # Arrow's own schema would say that the columns are codes. Without it, its metadata are not written either.
+    with naming(path), pq.ParquetWriter(path, own, compression="zstd", store_schema=not coded) as file:
+        if coded:
+            file.add_key_value_metadata(schema.metadata)
         for table in tables:
             file.write_table(table)
 

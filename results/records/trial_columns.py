@@ -1,6 +1,6 @@
 """Hold a trial's traces as whole columns, perhaps millions of rows, where they do not come row by row from ranks.
 
-Both classes turn into tables piece by piece, so that the text columns of a large trial are never in memory at once.
+Both classes turn into tables piece by piece, with text columns as codes: a large trial is never in memory twice.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,6 +14,7 @@ import pyarrow as pa
 from wanbed.results.records.schema import LINK_SAMPLES, SPANS, SPANS_OF_VIRTUAL_STAGES, VIRTUAL_STAGE
 from wanbed.results.records.span_columns import Column, SpanColumns, TraceSpanColumns, VirtualSpanColumns
 from wanbed.results.records.span_log import ACTIVATION, GRADIENT, SPAN_KINDS, RankPlace, between_ranks
+from wanbed.results.records.table_files import coded_schema
 from wanbed.results.records.trial_id import TrialId
 
 _ROWS = 2**20
@@ -29,17 +30,17 @@ class TrialSpans:
 
     @property
     def schema(self) -> pa.Schema:
-        """The schema of the tables."""
+        """The schema of the spans."""
         return SPANS_OF_VIRTUAL_STAGES if isinstance(self.columns, VirtualSpanColumns) else SPANS
 
     def tables(self, key: TrialId) -> Iterator[pa.Table]:
-        """Yield the spans of that trial as tables of ``schema``."""
+        """Yield the spans of that trial as tables of the ``coded_schema`` of ``schema``."""
         owners, spans = self.owners, self.columns
-        hosts = pa.array([*(owner.host for owner in owners), ""])
-        datacenters = pa.array([owner.datacenter for owner in owners], pa.string())
+        hosts = _texts([*(owner.host for owner in owners), ""])
+        datacenters = _texts([owner.datacenter for owner in owners])
         places = np.array([(o.rank, o.gpu, o.pipeline, o.stage) for o in owners], np.int32).reshape(-1, 4)
         stages = np.array([owner.stage for owner in owners], np.int64)
-        kinds, tensors = pa.array(SPAN_KINDS), pa.array(["", ACTIVATION, GRADIENT])
+        kinds, tensors = _texts(SPAN_KINDS), _texts(["", ACTIVATION, GRADIENT])
         for piece in _pieces(len(spans.rank)):
             position = spans.rank[piece]
             rank, gpu, pipeline, stage = places[position].T
@@ -84,8 +85,8 @@ class TrialCounters:
     wire_bytes: npt.NDArray[np.int64]
 
     def tables(self, key: TrialId) -> Iterator[pa.Table]:
-        """Yield the counters of that trial as tables of the schema ``LINK_SAMPLES``."""
-        scopes, sources, destinations = (pa.array([end[field] for end in self.ends], pa.string()) for field in range(3))
+        """Yield the counters of that trial as tables of the ``coded_schema`` of ``LINK_SAMPLES``."""
+        scopes, sources, destinations = (_texts([end[field] for end in self.ends]) for field in range(3))
         for piece in _pieces(self.wire_bytes.size):
             line, moment = np.divmod(np.arange(piece.start, piece.stop), max(len(self.times_ns), 1))
             rows = len(line)
@@ -110,17 +111,22 @@ def _tensor(kind: Column, stage: Column, peer: Column, stages: Column) -> Column
     return np.where(transfers, np.where(later == (kind == _TRANSFERS[0]), 1, 2), 0)
 
 
-def _tensor_or_ranks(spans: TraceSpanColumns, piece: slice, tensors: pa.StringArray) -> pa.StringArray:
+def _tensor_or_ranks(spans: TraceSpanColumns, piece: slice, tensors: pa.DictionaryArray) -> pa.DictionaryArray:
     """Return what each message carries, or its two ranks, like 0,2, where that is not known; else an empty text."""
     kind, rank, peer, tensor = (column[piece] for column in (spans.kind, spans.rank, spans.peer, spans.tensor))
     unknown = np.isin(kind, _TRANSFERS) & (peer >= 0) & (tensor == 0)
     sends = kind == _TRANSFERS[0]
     ends = np.stack((np.where(sends, rank, peer), np.where(sends, peer, rank)), axis=1)
     distinct, number = np.unique(ends[unknown], axis=0, return_inverse=True)
-    texts = pa.concat_arrays([tensors, pa.array([between_ranks(*pair) for pair in distinct.tolist()], pa.string())])
+    texts = _texts([*tensors.to_pylist(), *(between_ranks(*pair) for pair in distinct.tolist())])
     index = tensor.copy()
     index[unknown] = len(tensors) + number.reshape(-1)
     return texts.take(index)
+
+
+def _texts(texts: Sequence[str]) -> pa.DictionaryArray:
+    """Return texts as codes, of which rows are taken sooner than of texts."""
+    return pa.array(texts, pa.string()).dictionary_encode()
 
 
 def _pieces(rows: int) -> Iterator[slice]:
@@ -128,6 +134,11 @@ def _pieces(rows: int) -> Iterator[slice]:
 
 
 def _table(schema: pa.Schema, key: TrialId, columns: Mapping[str, Any], rows: int) -> pa.Table:
-    trial = (pa.repeat(pa.scalar(value, field.type), rows) for value, field in zip(key, schema, strict=False))
-    own = (pa.array(columns[name]).cast(schema.field(name).type) for name in schema.names[len(key) :])
-    return pa.Table.from_arrays([*trial, *own], schema=schema)
+    coded, of_key = coded_schema(schema), np.zeros(rows, np.int32)
+    trial = (_values([value], field.type).take(of_key) for value, field in zip(key, schema, strict=False))
+    own = (pa.array(columns[name]).cast(coded.field(name).type) for name in schema.names[len(key) :])
+    return pa.Table.from_arrays([*trial, *own], schema=coded)
+
+
+def _values(values: Sequence[Any], kind: pa.DataType) -> "pa.Array[Any]":
+    return _texts(values) if kind == pa.string() else pa.array(values, kind)

@@ -27,12 +27,13 @@ from wanbed.workloads.replica_sums import (
     Gatherer,
     ReplicaSums,
     ReplicaSynchronization,
-    RingSums,
+    TransportSums,
 )
 from wanbed.workloads.schedules.schedule import ScheduleError
 from wanbed.workloads.serving.gpu_worker import GpuWorker, WorkerThread, serving_gpu
 from wanbed.workloads.serving.serving_configs import GpuServingConfig
 from wanbed.workloads.serving.shared_gpu import SharedGpu
+from wanbed.workloads.transport.butterfly_sum import ButterflyAllReduce
 from wanbed.workloads.transport.chunk_transport import ChunkMessages, ChunkTransport
 from wanbed.workloads.transport.event import (
     Event,
@@ -49,7 +50,7 @@ from wanbed.workloads.transport.event import (
 from wanbed.workloads.transport.peer import Peer, TransportError
 from wanbed.workloads.transport.receive_buffers import BufferPool
 from wanbed.workloads.transport.rendezvous import Rendezvous
-from wanbed.workloads.transport.ring_sum import BucketRing, RingAllReduce
+from wanbed.workloads.transport.ring_sum import BucketThread, RingAllReduce
 from wanbed.workloads.transport.star_sum import Gathering, Joins, StarSums, StarThread, await_state
 from wanbed.workloads.transport.striped_transport import StripedTransport
 from wanbed.workloads.transport.summing_thread import SumEvents, SummingThread
@@ -135,17 +136,18 @@ class _Connections:
 
 
 def _gradient_sums(config: RankConfig, computation: Computation, connections: _Connections) -> ReplicaSums:
-    """Return the sums of the gradients of every iteration, over the collective or the ring that is configured."""
+    """Return the sums of the gradients of every iteration, over the collective or the replicas that are configured."""
     compute, element_bytes, report = computation.compute, computation.element_bytes, connections.events.put
     if computation.all_reduce is not None:
         return DeviceSums(compute, computation.all_reduce(report))
     if not config.links.rings.replicas:
         return ReplicaSums(compute)
-    ring = RingAllReduce(config.links, connections.transport)
-    buckets = config.links.rings.buckets
+    links, transport = config.links, connections.transport
+    over = ButterflyAllReduce(links, transport) if links.rings.butterfly else RingAllReduce(links, transport)
+    buckets = links.rings.buckets
     if not buckets or not isinstance(compute, BucketCompute):
-        return RingSums(compute, ring, element_bytes)
-    thread = BucketRing(ring, connections.sum_events, element_bytes, compute.add, report)
+        return TransportSums(compute, over, element_bytes)
+    thread = BucketThread(over, connections.sum_events, element_bytes, compute.add, report)
     return BucketSums(compute, thread, buckets)
 
 
@@ -164,7 +166,7 @@ def _summing_thread(
         star = StarSums(transport, transport.pool, gathering)
         return StarThread(star, sum_events, report, first=0 if joined is None else joined.sums)
     element_bytes = synchronized.rules.wire.element_bytes
-    return BucketRing(
+    return BucketThread(
         RingAllReduce(config.links, transport), sum_events, element_bytes, synchronized.add_encoded, report
     )
 

@@ -20,6 +20,7 @@ from wanbed.results.records.span_log import NO_MICROBATCH, NORM, Span
 from wanbed.workloads.compute.compute import BucketCompute, Compute, SynchronizedCompute
 from wanbed.workloads.schedules.action import Action
 from wanbed.workloads.schedules.schedule import Schedule
+from wanbed.workloads.transport.all_reduce import AllReduce
 from wanbed.workloads.transport.event import BucketSummed, DeviceSummed, SegmentReceived, SegmentsSent
 from wanbed.workloads.transport.links_config import NORM_BYTES, LinksConfig
 from wanbed.workloads.transport.ring_sum import RingAllReduce
@@ -102,12 +103,12 @@ class ReplicaSums:
         """Release what the sums hold, after the last one."""
 
 
-class RingSums(ReplicaSums):
-    """All-reduces the gradients over a ring once all are computed. An element has ``element_bytes``."""
+class TransportSums(ReplicaSums):
+    """All-reduces the gradients over connections once all are computed. An element has ``element_bytes``."""
 
-    def __init__(self, compute: Compute, ring: RingAllReduce, element_bytes: int) -> None:
+    def __init__(self, compute: Compute, over: AllReduce, element_bytes: int) -> None:
         super().__init__(compute)
-        self._ring = ring
+        self._over = over
         self._element_bytes = element_bytes
 
     def sum_gradients(self, iteration: int, await_event: _AwaitEvent) -> Span | None:
@@ -116,14 +117,14 @@ class RingSums(ReplicaSums):
         if gradients is None:
             return None
         start_ns = time.monotonic_ns()
-        self._ring.run(iteration, gradients, self._element_bytes, self._compute.add, await_event)
+        self._over.run(iteration, gradients, self._element_bytes, self._compute.add, await_event)
         return Span("all_reduce", iteration, NO_MICROBATCH, start_ns, time.monotonic_ns(), gradients.nbytes)
 
     def handle(self, event: _SumsEvent, iteration: int) -> Span | None:
-        """Handle an event of the ring."""
+        """Handle an event of the all-reduce."""
         if not isinstance(event, SegmentReceived | SegmentsSent):
             return super().handle(event, iteration)
-        self._ring.handle(event)
+        self._over.handle(event)
         return None
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from wanbed.runner.bound.pipeline_chains import BoundaryWay
 from wanbed.runner.resolve.pipeline_variant import PipelineVariant
-from wanbed.runner.resolve.placement import Pair
+from wanbed.runner.resolve.placement import Pair, StagePlace
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 from wanbed.runner.resolve.stage_rings import Ring, StageRings, ring_pairs
 from wanbed.testbed.network.topology import Topology, at_best
@@ -141,6 +141,8 @@ def ring_times(variant: PipelineVariant, resources: Resources, stage: int, last_
         # With fewer bytes than replicas some segments are empty, and nobody waits for those.
         return RingTimes()
     hidden_ns = last_backward_ns * (1 - 1 / len(sizes_bytes))
+    if rings.butterfly is not None:
+        return _butterfly_times(rings, resources, sizes_bytes, hidden_ns)
     if len(rings.levels) > 1:
         return _nested_times(rings, resources, sizes_bytes, hidden_ns)
     hops, replicas = rings.pairs, variant.pipelines
@@ -163,6 +165,34 @@ def ring_times(variant: PipelineVariant, resources: Resources, stage: int, last_
         loads,
         hidden_ns,
     )
+
+
+def _butterfly_times(
+    rings: StageRings, resources: Resources, sizes_bytes: Sequence[int], hidden_ns: float
+) -> RingTimes:
+    """Return the times of a butterfly: each hop carries a part there and the sum of another one.
+
+    What a replica gives comes back to it over the way to each other one and the way back.
+    """
+    assert rings.butterfly is not None
+    bucket_bits = 8.0 * 2 * (min(sizes_bytes) // rings.butterfly)
+    hop_bits = len(sizes_bytes) * bucket_bits
+    loads = tuple((hop, hop_bits) for hop in rings.pairs)
+    latencies_ns = {hop: resources.latency_ns(hop) for hop in rings.pairs}
+
+    def busy_ns(hop: Pair, bits: float) -> float:
+        return max((each.duration_ns(bits) for each in resources.between(hop)), default=0.0)
+
+    def sent_ns(hop: Pair) -> float:
+        latency_ns = latencies_ns[hop]
+        hidden = max(busy_ns(hop, hop_bits) - hidden_ns, busy_ns(hop, bucket_bits))
+        return max(hidden + latency_ns, latency_ns + latencies_ns[hop[::-1]])
+
+    by_sender: dict[StagePlace, float] = {}
+    for hop in rings.pairs:
+        by_sender[hop[0]] = max(by_sender.get(hop[0], 0.0), sent_ns(hop))
+    every_ns = by_sender.values()
+    return RingTimes(max(every_ns), min(every_ns), _own_ns(resources, loads, hidden_ns), loads, hidden_ns)
 
 
 def _nested_times(rings: StageRings, resources: Resources, sizes_bytes: Sequence[int], hidden_ns: float) -> RingTimes:

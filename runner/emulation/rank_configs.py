@@ -216,6 +216,7 @@ def _links(point: SweepPoint, variant: PipelineVariant, setting: SharedConfig, p
             buckets=len(variant.buckets_bytes(place.stage)) if overlaps else 0,
             synchronizations=seldom.synchronization.count(point.iterations(seldom)) if seldom else None,
             norm=_ring_config(variant, setting, variant.norm_ring) if variant.norm_ring else None,
+            butterfly=bool(sums and variant.transport.is_butterfly),
         ),
         star=_star(point, variant, setting, place),
         window_bytes=None if setting.models_tcp else variant.tcp.window_bytes,
@@ -246,8 +247,13 @@ def rejoining(plan: RankConfig, plans: Sequence[RankConfig], span_log: Path) -> 
 
 
 def _rings(variant: PipelineVariant, setting: SharedConfig, place: StagePlace) -> tuple[RingConfig, ...]:
-    """Return the rings that a replica is in: one of all, or one inside its datacenter and one across."""
-    return tuple(_ring_config(variant, setting, ring) for ring in variant.rings(place.stage).with_place(place))
+    """Return the rings that a replica is in: one of all, one inside its datacenter and one across, or each pair's."""
+    rings = variant.rings(place.stage)
+    if rings.butterfly is None:
+        return tuple(_ring_config(variant, setting, ring) for ring in rings.with_place(place))
+    # All cut the data alike.
+    connections = most_connections(rings.pairs, setting.connections)
+    return tuple(RingConfig(tuple(map(variant.placement.rank, ring)), connections) for ring in rings.with_place(place))
 
 
 def _ring_config(variant: PipelineVariant, setting: SharedConfig, ring: Ring) -> RingConfig:

@@ -87,21 +87,22 @@ class TransportSpec(StrictModel):
         "transfer in forwards, rounded up to a divisor of the number of pipelines.",
         examples=["auto"],
     )
-    all_reduce: Literal["ring", "hierarchical", "nccl", "nccl-shared", "gloo"] = Field(
+    all_reduce: Literal["ring", "hierarchical", "butterfly", "nccl", "nccl-shared", "gloo"] = Field(
         default="ring",
         description="How the gradients of a stage's replicas are all-reduced. `ring` is wanbed's ring over the same "
         "connections as all other traffic. `hierarchical` sums inside each datacenter; then each replica sums its "
-        "part over the WAN with its counterparts. It needs as many replicas in each. `nccl` (between GPUs) and `gloo` "
-        "are torch's; they open their own sockets and need all replicas in one datacenter. `nccl-shared` is NCCL where "
-        "replicas on different hosts may share a real GPU, which NCCL does not promise to support. A simulation treats "
-        "torch's as the ring.",
+        "part over the WAN with its counterparts. It needs as many replicas in each. `butterfly`: each of k replicas "
+        "owns 1/k of the gradients; all send it their parts at once, and it sends the sum back to all, as sharded "
+        "parameter servers do. `nccl` (between GPUs) and `gloo` are torch's; they open their own sockets and need all "
+        "replicas in one datacenter. `nccl-shared` is NCCL where replicas on different hosts may share a real GPU, "
+        "which NCCL does not promise to support. A simulation treats torch's as the ring.",
         examples=["gloo"],
     )
     all_reduce_overlap: Truth = Field(
         default=OVERLAPS_ALL_REDUCE,
         description="Whether the gradients of a stage's replicas are all-reduced in buckets while the backward of an "
         "iteration's last microbatch computes, as torch's `DistributedDataParallel` does. Otherwise they are "
-        "all-reduced as one, after the last computation. Needs `all_reduce: ring` or `hierarchical`.",
+        "all-reduced as one, after the last computation. Needs `all_reduce: ring`, `hierarchical` or `butterfly`.",
         examples=[True],
     )
     bucket: BucketBytes = Field(
@@ -139,7 +140,7 @@ class TransportSpec(StrictModel):
     @property
     def sums_over_transport(self) -> bool:
         """True if gradients are summed over the connections of all other traffic, in place of torch's own."""
-        return self.all_reduce in {"ring", "hierarchical"}
+        return self.all_reduce in {"ring", "hierarchical", "butterfly"}
 
     @property
     def is_hierarchical(self) -> bool:
@@ -147,8 +148,13 @@ class TransportSpec(StrictModel):
         return self.all_reduce == "hierarchical"
 
     @property
+    def is_butterfly(self) -> bool:
+        """True if each replica owns a part of the gradients, and exchanges it with all others at once."""
+        return self.all_reduce == "butterfly"
+
+    @property
     def sums_in_buckets(self) -> bool:
-        """True if gradients are summed in buckets, beside backwards: only wanbed's own rings do."""
+        """True if gradients are summed in buckets, beside backwards: only wanbed's own all-reduces do."""
         return self.all_reduce_overlap and self.sums_over_transport
 
     @model_serializer(mode="wrap")

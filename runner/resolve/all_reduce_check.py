@@ -22,8 +22,9 @@ def check_all_reduce(written: WrittenVariant, placement: Placement) -> None:
     where = f"{written.field}.transport.all_reduce"
     if transport.sums_over_transport:
         _check_overlap(written, placement)
-        if transport.is_hierarchical:
+        if transport.is_hierarchical or transport.is_butterfly:
             check_exclusions(_single(where, placement))
+        if transport.is_hierarchical:
             _check_levels(where, placement)
         return
     homes = [sorted({place.datacenter for place in placement.replicas(stage)}) for stage in range(placement.stages)]

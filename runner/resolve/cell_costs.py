@@ -94,11 +94,13 @@ def between_iterations_ns(
 
     With P replicas, A bytes and rate R of the slowest hop, a ring takes ``2 (P - 1) / P x A / R``, and at least
     ``2 (P - 1)`` latencies. Of hierarchical rings those across follow those inside, and are followed by them. The rings
-    of all stages share the trunks that they cross.
+    of all stages share the trunks that they cross. A butterfly sends twice 1/P of A over each of its hops.
     """
     found = []
     of_stages = [
-        StageRings.of(placement.replicas(stage), hierarchical=transport.is_hierarchical)
+        StageRings.of(
+            placement.replicas(stage), hierarchical=transport.is_hierarchical, butterfly=transport.is_butterfly
+        )
         for stage in range(placement.stages)
     ]
     on_link = Counter((one.datacenter, other.datacenter) for rings in of_stages for one, other in rings.pairs)

@@ -168,7 +168,11 @@ class PipelineVariant(ResolvedVariant):
     @cached_property
     def _rings(self) -> tuple[StageRings, ...]:
         replicas = map(self.placement.replicas, range(self.placement.stages))
-        return tuple(StageRings.of(each, hierarchical=self.transport.is_hierarchical) for each in replicas)
+        transport = self.transport
+        return tuple(
+            StageRings.of(each, hierarchical=transport.is_hierarchical, butterfly=transport.is_butterfly)
+            for each in replicas
+        )
 
     @cached_property
     def norm_ring(self) -> Ring:
@@ -200,7 +204,7 @@ class PipelineVariant(ResolvedVariant):
         return False
 
     def summing_pairs(self, stage: int) -> tuple[Pair, ...]:
-        """Return the replicas of a stage that exchange what they sum: neighbours in a ring."""
+        """Return the replicas of a stage that exchange what they sum: neighbours in a ring, or each two."""
         return self.rings(stage).pairs
 
     def wan_ratio(self, stage: int) -> float:
@@ -258,10 +262,11 @@ class PipelineVariant(ResolvedVariant):
                     yield Transfer(f"a replica's part of {what}", size_bytes, pair)
                 continue
             rings = self.rings(stage)
+            whose = "a ring's segment of" if rings.butterfly is None else "a replica's part of"
             for level, summed_bytes in zip(rings.levels, rings.summed_bytes(size_bytes), strict=True):
                 for ring in level:
                     for pair in ring_pairs(ring):
-                        yield Transfer(f"a ring's segment of {what}", summed_bytes // len(ring), pair)
+                        yield Transfer(f"{whose} {what}", summed_bytes // len(ring), pair)
 
     def serial_s(self, transfer_s: Callable[[int], float]) -> float:
         """Return an upper bound of an iteration in seconds, as ``ResolvedVariant.serial_s`` says."""

@@ -1,7 +1,8 @@
-"""Find the rings over which the replicas of a stage all-reduce their gradients: one ring, or one in the other."""
+"""Find the rings over which the replicas of a stage all-reduce: one, one in the other, or one for each two of them."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 from wanbed.runner.resolve.placement import Pair, StagePlace, ring_order
 
@@ -26,18 +27,24 @@ class StageRings:
     There is one level with a ring of all replicas, in an order that enters each datacenter once. Or, hierarchical, two:
     a ring of the replicas of each datacenter, and rings of counterparts, with one replica of each datacenter. All rings
     of a level are equally large. There is none for a single replica.
+
+    A ``butterfly`` of so many replicas is one level, with a ring of two for each two of them: a part of one goes there,
+    and the sum of it back, so that such a ring sums the parts of both. Every replica is in all rings of its own pairs.
     """
 
     levels: tuple[tuple[Ring, ...], ...]
+    butterfly: int | None = None
 
     @staticmethod
-    def of(replicas: Sequence[StagePlace], *, hierarchical: bool = False) -> "StageRings":
+    def of(replicas: Sequence[StagePlace], *, hierarchical: bool = False, butterfly: bool = False) -> "StageRings":
         """Return the rings of replicas. Hierarchical ones in one datacenter, or with one in each, are a single ring.
 
         Raise ValueError if hierarchical rings differ in size.
         """
         if len(replicas) == 1:
             return StageRings(())
+        if butterfly:
+            return StageRings((tuple(combinations(replicas, 2)),), len(replicas))
         inside = tuple(by_datacenter(replicas).values())
         if not hierarchical or len(inside) == 1 or len(inside) == len(replicas):
             return StageRings(((ring_order(replicas),),))
@@ -64,7 +71,7 @@ class StageRings:
 
         On each hop of a ring of n it is 2 (n - 1) / n of what that ring sums.
         """
-        found, share = 0.0, 1.0
+        found, share = 0.0, 1.0 if self.butterfly is None else 2 / self.butterfly
         for level, size in zip(self.levels, self.sizes, strict=True):
             crossing = sum(one.datacenter != other.datacenter for ring in level for one, other in ring_pairs(ring))
             found += share * crossing * 2 * (size - 1) / size
@@ -72,11 +79,16 @@ class StageRings:
         return found
 
     def with_place(self, place: StagePlace) -> tuple[Ring, ...]:
-        """Return the ring of each level that a place is in."""
-        return tuple(next(ring for ring in level if place in ring) for level in self.levels)
+        """Return the rings of each level that a place is in: one, but of a butterfly one for each other replica."""
+        return tuple(ring for level in self.levels for ring in level if place in ring)
 
     def summed_bytes(self, size_bytes: int) -> tuple[int, ...]:
-        """Return how much data the rings of each level sum, rounded up: all, then one segment of the level before."""
+        """Return how much data the rings of each level sum, rounded up: all, then one segment of the level before.
+
+        The rings of a butterfly sum the parts of two replicas each.
+        """
+        if self.butterfly is not None:
+            return (2 * -(-size_bytes // self.butterfly),)
         found = []
         for size in self.sizes:
             found.append(size_bytes)

@@ -111,7 +111,9 @@ def check_extent(
     for stage, size_bytes in enumerate(work.gradient_bytes if pipelines > 1 else ()):
         buckets = bucket_count(size_bytes, transport.bucket) if transport.sums_in_buckets else 1
         _check_buckets(written, buckets * stages * pipelines * iterations)
-        rings = StageRings.of(placement.replicas(stage), hierarchical=transport.is_hierarchical)
+        rings = StageRings.of(
+            placement.replicas(stage), hierarchical=transport.is_hierarchical, butterfly=transport.is_butterfly
+        )
         summed_bytes = rings.summed_bytes(-(-size_bytes // buckets))
         for level, size, level_bytes in zip(rings.levels, rings.sizes, summed_bytes, strict=True):
             segment_bytes, segments = -(-level_bytes // size), iterations * 2 * (size - 1) * buckets

@@ -224,6 +224,8 @@ class RingsConfig:
       sum gradients.
     - ``norm``: the ring of all ranks over which the gradient norm is all-reduced in every iteration, None where
       optimizer steps do not wait for it. Its neighbours may be those of another ring.
+    - ``butterfly``: whether the replicas sum in a butterfly. Each of ``replicas`` is then a pair of this rank and
+      another one.
 
     Raises ValueError naming the field.
     """
@@ -232,8 +234,11 @@ class RingsConfig:
     buckets: int = 0
     synchronizations: int | None = None
     norm: RingConfig | None = None
+    butterfly: bool = False
 
     def __post_init__(self) -> None:
+        if self.butterfly and any(len(ring.ranks) != 2 for ring in self.replicas):
+            raise ValueError("butterfly: the replicas exchange pair by pair: give rings of two")
         if self.buckets < 0:
             raise ValueError(f"buckets: {self.buckets} is below 0")
         if self.buckets and not self.replicas:

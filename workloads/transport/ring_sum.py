@@ -16,13 +16,12 @@ from collections import deque
 from collections.abc import Callable
 from math import prod
 
+from wanbed.workloads.transport.all_reduce import Add, AllReduce
 from wanbed.workloads.transport.event import Event, PartReceived, PartSent, SegmentReceived, SegmentsSent
 from wanbed.workloads.transport.links_config import LinksConfig
 from wanbed.workloads.transport.ring_round import RingRound, ring_passes, summed_segment
 from wanbed.workloads.transport.striped_transport import StripedTransport
 from wanbed.workloads.transport.summing_thread import SumEvents, SummingThread
-
-Add = Callable[[memoryview, memoryview], None]
 
 
 class RingAllReduce:
@@ -142,23 +141,23 @@ class RingAllReduce:
         del self._arrived[ring.iteration, which]
 
 
-class BucketRing(SummingThread):
-    """The all-reduces of one rank over its ring, as ``SummingThread`` has them."""
+class BucketThread(SummingThread):
+    """The all-reduces of one rank, as ``SummingThread`` has them."""
 
     def __init__(
         self,
-        ring: RingAllReduce,
+        over: AllReduce,
         events: SumEvents,
         element_bytes: int,
         add: Add,
         report: Callable[[Event], None],
     ) -> None:
         def run(number: int, data: memoryview, await_event: Callable[[], None]) -> int:
-            ring.run(number, data, element_bytes, add, await_event)
-            return ring.replicas
+            over.run(number, data, element_bytes, add, await_event)
+            return over.replicas
 
         def handle(event: SegmentReceived | SegmentsSent | PartReceived | PartSent) -> None:
             assert isinstance(event, SegmentReceived | SegmentsSent)
-            ring.handle(event)
+            over.handle(event)
 
         super().__init__(run, handle, events, report)

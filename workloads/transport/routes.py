@@ -46,7 +46,12 @@ class Routes:
         self.exchanges = {
             each.rank: Exchange(config, each, peers[each.rank], pool=pool, report=report) for each in config.exchanges
         }
-        self.rings = [RingEnd(config, ring, pool, report, blank=blank) for ring in range(len(config.rings.every))]
+        of_replicas = len(config.rings.replicas)
+        # In a butterfly the chunks of several peers are summed together: the rank passes on even blank ones.
+        self.rings = [
+            RingEnd(config, ring, pool, report, blank=blank and not (config.rings.butterfly and ring < of_replicas))
+            for ring in range(len(config.rings.every))
+        ]
         self.star = None if config.star is None else StarEnd(config, config.star, peers, pool, report)
         self.links = {peer.rank: self._link(peer, sockets[peer.rank]) for peer in config.peers}
         for each in self.boundaries.values():

@@ -9,10 +9,12 @@ from wanbed.runner.simulator.channels.network import Ends, Network
 from wanbed.runner.simulator.channels.wan_traffic import Crossing
 from wanbed.runner.simulator.event_queue import EventQueue
 from wanbed.runner.simulator.packets.packet_channel import PacketChannel
+from wanbed.runner.simulator.rings.butterfly import Butterfly, ButterflyCut
 from wanbed.runner.simulator.rings.chunked_ring import ChunkedRing
 from wanbed.runner.simulator.rings.ring import NestedRing, Ring
 from wanbed.runner.simulator.rings.ring_all_reduce import Done, RingCut, SharedRing, SparseRing, all_reduce_ends_ns
 from wanbed.runner.tcp.channel import Channel, PrivateChannel
+from wanbed.workloads.transport.frame import HEADER_BYTES
 
 _Hops = tuple[Ends, ...]
 """The two places of each hop of a ring, from each replica to the next."""
@@ -55,6 +57,8 @@ def ring_cut(network: Network[PipelineVariant], stage: int, level: int = 0, numb
 class Rings:
     """The rings of all stages: one of all replicas of each stage, or several where its all-reduce is hierarchical.
 
+    A butterfly stands for the rings of two that it consists of.
+
     A ring that shares no resource is computed at once, and so is that of a stage in ``apart``, for which ``channels``
     has none; any other one is simulated event by event. Where only one of several equal parts is simulated, its
     replicas represent those at the same positions of the other parts.
@@ -74,8 +78,12 @@ class Rings:
         self._private: list[PrivateRing] = []
         self._network, self._channels, self._events = network, channels, events
         for stage, levels in _ring_levels(network).items():
-            replicas = [one.pipeline for hops in levels[0] for one, _ in hops]
+            variant_rings = network.variant.rings(stage)
+            replicas = dict.fromkeys(one.pipeline for hops in levels[0] for one, _ in hops)
             self._positions[stage] = {pipeline: position for position, pipeline in enumerate(replicas)}
+            if variant_rings.butterfly is not None:
+                self._rings[stage] = self._butterfly(stage, variant_rings.pairs)
+                continue
             if stage in apart:
                 self._rings[stage] = self.apart[stage] = PrivateRing(network, levels[0][0], ring_cut(network, stage)[1])
                 continue
@@ -102,6 +110,19 @@ class Rings:
         else:
             self._crossing += zip(hops, own, strict=True)
         return ring
+
+    def _butterfly(self, stage: int, pairs: Sequence[Ends]) -> Ring:
+        network, positions = self._network, self._positions[stage]
+        ways = {(positions[one.pipeline], positions[other.pipeline]): (one, other) for one, other in pairs}
+        channels = {way: self._channels[ends] for way, ends in ways.items()}
+        connections = {way: network.connections_between(ends) for way, ends in ways.items()}
+        size_bytes = max(network.variant.buckets_bytes(stage))
+        followed = any(isinstance(channel, PacketChannel) for channel in channels.values())
+        header_bytes = HEADER_BYTES if followed else None
+        most = max(connections.values())
+        cut = ButterflyCut.of(size_bytes, len(positions), most, header_bytes=header_bytes)
+        self._crossing += ((ends, channels[way]) for way, ends in ways.items())
+        return Butterfly(channels, connections, cut, self._events)
 
     def has_gradients(self, stage: int) -> bool:
         """Return whether the replicas of ``stage`` have gradients to all-reduce."""

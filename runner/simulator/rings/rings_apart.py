@@ -23,7 +23,12 @@ _LEAST_REPLICAS = 3
 def rings_apart(network: Network[PipelineVariant], others: Collection[Ends]) -> frozenset[int]:
     """Return the stages whose rings meet other traffic at ports only. ``others`` is where all other traffic flows."""
     variant = network.variant
-    if variant.overlaps_all_reduce or not variant.sums_every_iteration or network.topology.intra_rate_bps is None:
+    if (
+        variant.overlaps_all_reduce
+        or variant.transport.is_butterfly
+        or not variant.sums_every_iteration
+        or network.topology.intra_rate_bps is None
+    ):
         return frozenset()
     rings = ring_ends(network)
     joined = {frozenset((one.host.name, other.host.name)) for one, other in others}

@@ -1,4 +1,4 @@
-"""Check data parallelism in small cases with a closed form: in buckets, hierarchical, and with replicas that differ."""
+"""Check data parallelism in small cases with a closed form: in buckets, hierarchical, in a butterfly, or uneven."""
 
 from typing import Any
 
@@ -89,6 +89,33 @@ def hierarchical_buckets(simulate: Simulate) -> LawCheck:
     )
 
 
+def butterfly_all_reduce(simulate: Simulate) -> LawCheck:
+    """Check that of A bytes each of P replicas sends every other one a part, and the sum of its own, at W.
+
+    Without a rate only the two latencies are left.
+    """
+    rates: tuple[dict[str, str], ...] = ({"node_pair_rate": "80Mbit"}, {})
+    found = [
+        simulated(
+            simulate,
+            {
+                "datacenters": [{"name": name, "hosts": 1} for name in _REPLICAS],
+                "wan": {"latency": f"{_LATENCY_MS}ms", **rate},
+            },
+            compute={"forward": "10ms", "backward": "20ms", "gradient": "40MB"},
+            training={"stages": 1, "pipelines": len(_REPLICAS), "microbatches": 1},
+            variant={"schedule": "dp", "transport": {"all_reduce": "butterfly"}},
+        )
+        for rate in rates
+    ]
+    return LawCheck(
+        "butterfly of 40 MB over 4 replicas 50 ms apart, 80 Mbit/s between each two; without a rate",
+        "2 A / (P W) + c, 2 c",
+        ((2 * 1000 + _LATENCY_MS) * MS, 2 * _LATENCY_MS * MS),
+        tuple(all_reduce_ns(each) for each in found),
+    )
+
+
 _FORWARD_MS, _BACKWARD_MS, _MICROBATCHES = 20, 40, 4
 
 _SUM_MS = 6000
@@ -171,6 +198,7 @@ RINGS: tuple[ClosedForm, ...] = (
     buckets_are_summed_while_others_are_computed,
     hierarchical_all_reduce,
     hierarchical_buckets,
+    butterfly_all_reduce,
 )
 
 

@@ -169,6 +169,16 @@ def test_a_hierarchical_all_reduce_makes_its_passes_one_after_the_other() -> Non
     assert all(bits == (96e6 if one.datacenter == other.datacenter else 48e6) for (one, other), bits in found.loads)
 
 
+def test_a_butterfly_sends_a_part_and_a_sum_over_each_hop() -> None:
+    # Of 12 MB and 3 replicas 8 MB between each two, at 10 MB a second, and a latency.
+    found = times(all_reduce="butterfly")
+    assert ms(found) == (810, 800 + 10, 0)
+    assert [bits for _, bits in found.loads] == [64e6] * 6
+    # Small parts take the way there and back; the last replica may be one with short ways only.
+    assert ms(times(gradient="12kB", all_reduce="butterfly")) == pytest.approx((20, 20, 0), abs=0.1)
+    assert ms(times(last_backward_ms=10_000, all_reduce="butterfly", **BUCKETS))[0] == 410
+
+
 def test_the_passes_of_small_segments_take_their_latencies() -> None:
     # Three hops of 1 ms inside, twice, and twice two of 10 ms across.
     assert ms(times(datacenters=3, seats=4, gradient="12kB", all_reduce="hierarchical"))[0] == pytest.approx(

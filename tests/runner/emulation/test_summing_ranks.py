@@ -41,6 +41,25 @@ def test_hierarchical_replicas_are_in_a_ring_inside_and_in_one_across() -> None:
     assert {peer.rank for peer in planned(of)[0].links.peers} == {1, 2, 4}
 
 
+def test_in_a_butterfly_a_replica_is_in_a_pair_with_each_other_one_and_all_cut_alike() -> None:
+    of = point(
+        topology={
+            "datacenters": [{"name": "east", "hosts": 3}, {"name": "west", "hosts": 3}],
+            "wan": {"latency": "10ms", "node_pair_rate": "1Gbit"},
+        },
+        compute={"forward": "1ms", "activation": "1KiB", "gradient": "7KiB"},
+        training={"microbatches": 3, "iterations": 2, "stages": 2, "pipelines": 3},
+        variants=[{"name": "v", "schedule": "gpipe", "transport": {"all_reduce": "butterfly"}}],
+    )
+    for plan in planned(of):
+        own, stage = plan.rank, plan.place.stage
+        others = {rank for rank in range(stage, 6, 2) if rank != own}
+        assert plan.links.rings.butterfly
+        assert {ring.ranks for ring in plan.links.rings.replicas} == {(min(own, to), max(own, to)) for to in others}
+        assert {ring.connections for ring in plan.links.rings.replicas} == {1 + stage}
+        assert others < {peer.rank for peer in plan.links.peers}
+
+
 @pytest.mark.parametrize(("all_reduce", "shares_gpus"), [("nccl", False), ("nccl-shared", True)])
 def test_replicas_meet_at_the_host_of_their_first_to_sum_by_a_collective(all_reduce: str, shares_gpus: bool) -> None:
     of = point(

@@ -52,6 +52,7 @@ def test_a_window_is_what_the_kernel_can_hold_and_a_congestion_controls_name_has
     [
         ("ring", False, True),
         ("hierarchical", True, True),
+        ("butterfly", False, True),
         ("nccl", False, False),
         ("nccl-shared", False, False),
         ("gloo", False, False),

@@ -42,6 +42,19 @@ def test_each_replica_is_in_a_ring_of_its_datacenter_and_in_one_of_its_counterpa
     assert [place.pipeline for place in across] == [3, 4, 5]
 
 
+def test_in_a_butterfly_each_two_replicas_are_a_ring_and_sum_the_parts_of_both() -> None:
+    places = replicas("a", "b", "a")
+    rings = StageRings.of(places, butterfly=True)
+    assert pipelines(rings) == [[[0, 1], [0, 2], [1, 2]]]
+    assert [[place.pipeline for place in ring] for ring in rings.with_place(places[1])] == [[0, 1], [1, 2]]
+    assert rings.summed_bytes(90) == rings.summed_bytes(88) == (60,)
+    # Each way between two replicas carries a part and the sum of one: four ways between the datacenters.
+    assert rings.wan_ratio == pytest.approx(4 * 2 / 3)
+    assert StageRings.of(replicas("a"), butterfly=True).levels == ()
+    two = replicas("a", "b")
+    assert StageRings.of(two, butterfly=True).pairs == StageRings.of(two).pairs
+
+
 @pytest.mark.parametrize("datacenters", ["aaaa", "abcd", "a"])
 def test_one_datacenter_or_one_replica_in_each_is_a_single_ring(datacenters: str) -> None:
     assert StageRings.of(replicas(*datacenters), hierarchical=True) == StageRings.of(replicas(*datacenters))

@@ -68,6 +68,15 @@ def test_hierarchical_replicas_connect_inside_their_datacenter_and_with_their_co
     assert talking(variant) == {(0, 1), (2, 3), (4, 5)} | {(0, 2), (2, 4), (0, 4)} | {(1, 3), (3, 5), (1, 5)}
 
 
+def test_in_a_butterfly_all_replicas_of_a_stage_connect() -> None:
+    (variant,) = resolved(
+        {"schedule": "dp", "transport": {"all_reduce": "butterfly"}}, training={"stages": 1, "pipelines": 4}
+    )
+    assert talking(variant) == {(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)}
+    sizes = {(each.what, each.size_bytes) for each in variant.transfers()}
+    assert sizes == {("a replica's part of the gradients", -(-variant.work.gradient_bytes[0] // 4))}
+
+
 def test_cell_mates_connect_at_boundaries_that_cross_the_wan() -> None:
     (variant,) = resolved({"schedule": "gpipe", "transport": TEMPORAL})
     # Boundaries 1 and 3 cross the WAN: the replicas of the stages 1 to 4 relay for each other.
@@ -316,6 +325,11 @@ def test_stages_are_as_many_as_the_pipelines_leave_gpus_for() -> None:
         ),
         (
             [{"schedule": "dp", "transport": {"all_reduce": "hierarchical"}}],
+            {"training": {"stages": 1, "pipelines": 1}},
+            "variants.0.transport.all_reduce: one pipeline has no gradients to all-reduce: give more training",
+        ),
+        (
+            [{"schedule": "dp", "transport": {"all_reduce": "butterfly"}}],
             {"training": {"stages": 1, "pipelines": 1}},
             "variants.0.transport.all_reduce: one pipeline has no gradients to all-reduce: give more training",
         ),

@@ -53,6 +53,7 @@ OURS: Mapping[str, dict[str, Any]] = {
         "training": {"stages": 2, "pipelines": 4, "microbatches": 2},
         "placement": HALVES["placement"],
     },
+    "dp, butterfly": {"schedule": "dp", "training": WHOLE, "transport": {"all_reduce": "butterfly"}},
 }
 PEERS: Mapping[str, dict[str, Any]] = {
     "torch-gpipe": {"schedule": "torch-gpipe"},
@@ -68,6 +69,7 @@ QUICK = frozenset(
         "dp",
         "zb-v, many connections",
         "1f1b, hierarchical",
+        "dp, butterfly",
     }
 )
 """One of each kind of order, transport and sum; the others are left to the soak."""
@@ -165,6 +167,10 @@ def test_the_traffic_crosses_the_emulated_wan(run: Run, variant: str) -> None:
         # One boundary. Each of the 4 second stages sends 2 x 1/2 of its half of the weights to its counterpart.
         size_bytes = CONFIG.gradient_bytes(1, 2, "fp32")
         least_bytes = ITERATIONS * (sequences * 2 * activation_bytes + 4 * size_bytes / 2)
+    elif variant == "dp, butterfly":
+        # 8 replicas, of which 4 are in one datacenter and 2 in each other: each of the 40 ways between datacenters
+        # carries 1/8 of all weights there, and 1/8 back.
+        least_bytes = ITERATIONS * 40 * 2 / 8 * CONFIG.gradient_bytes(0, 1, "fp32")
     elif stages_of(variant) == 2:
         # Between 4 virtual stages on 2 stages are 3 boundaries, of which the turn of a V crosses nothing. A ring over
         # the 4 second stages, in 2 datacenters, has 2 hops between them, each with 2 x 3/4 of the stage's weights.

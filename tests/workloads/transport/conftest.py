@@ -116,7 +116,8 @@ class Mesh:
 
     With ``window_bytes`` they are joined by TCP over loopback, in segments of an Ethernet's size and such windows.
 
-    With D ``datacenters`` of as many replicas there are rings inside each of them and rings of counterparts.
+    With D ``datacenters`` of as many replicas there are rings inside each of them and rings of counterparts. In a
+    ``butterfly`` there is one for each two replicas.
 
     Rank ``pipeline x S + stage``. ``by_hand`` are ranks that a test plays: their sockets are in ``bare``, by rank and
     then by peer. C = 0 shares nothing. ``turns`` are those of every boundary and direction, in terms of the first cell.
@@ -131,6 +132,7 @@ class Mesh:
         *,
         turns: Sequence[tuple[int, int]] = (),
         datacenters: int = 1,
+        butterfly: bool = False,
         microbatches: int = 1,
         iterations: int = 1,
         connections: int = 2,
@@ -158,6 +160,8 @@ class Mesh:
             seats, replicas = pipelines // datacenters, tuple(range(stage, pipelines * stages, stages))
             home, seat = divmod(pipeline, seats)
             nested = replicas[home * seats : (home + 1) * seats], replicas[seat::seats]
+            if butterfly:
+                nested = tuple(tuple(sorted((rank, other))) for other in replicas if other != rank)
             rings = tuple(RingConfig(ranks, connections) for ranks in nested if len(ranks) > 1)
             around = {each for ring in rings for each in ring.neighbours(rank)}
             near = {each.rank for each in (previous, following) if each is not None}
@@ -171,7 +175,7 @@ class Mesh:
                     neighbours,
                     iterations,
                     BoundariesConfig(previous, following, microbatches),
-                    rings=RingsConfig(rings),
+                    rings=RingsConfig(rings, butterfly=butterfly),
                     window_bytes=window_bytes,
                 )
             )

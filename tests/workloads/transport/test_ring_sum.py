@@ -24,7 +24,7 @@ from wanbed.workloads.transport.event import (
 from wanbed.workloads.transport.frame import FrameHeader, FrameKind
 from wanbed.workloads.transport.peer import TransportError
 from wanbed.workloads.transport.ring_round import bucket_count, complete_ns, cut_buckets
-from wanbed.workloads.transport.ring_sum import BucketRing, RingAllReduce
+from wanbed.workloads.transport.ring_sum import BucketThread, RingAllReduce
 
 PATIENCE_S = 60
 
@@ -231,7 +231,7 @@ class OverlappingReplica:
         self.end, self.arrays = end, arrays
         self.reported: SimpleQueue[Event] = SimpleQueue()
         ring = RingAllReduce(end.plan, end.transport)
-        self.ring = BucketRing(ring, end.events, arrays[0].itemsize, adder(arrays[0].dtype), self.reported.put)
+        self.ring = BucketThread(ring, end.events, arrays[0].itemsize, adder(arrays[0].dtype), self.reported.put)
         self.summed: list[BucketSummed] = []
 
     def run(self) -> None:

@@ -47,6 +47,7 @@ def simulated(
         ({"sharing": "temporal"}, "atlas", {}),
         ({"sharing": "temporal", "overlap": False}, "atlas", {}),
         ({"all_reduce": "hierarchical"}, "gpipe", {"stages": 1, "pipelines": 4}),
+        ({"all_reduce": "butterfly"}, "gpipe", {"stages": 1, "pipelines": 4}),
         ({"all_reduce_overlap": True, "bucket": "256KiB"}, "1f1b", {}),
         ({"slow_start_after_idle": False, "window": "64KiB"}, "varuna", {}),
         ({"congestion": "reno"}, "zb-2p", {}),

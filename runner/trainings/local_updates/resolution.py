@@ -325,9 +325,11 @@ def _with_variant(written: WrittenVariant, inner: VariantSpec) -> WrittenVariant
 
 
 def _synchronization(options: SynchronizationOptions, field: str) -> Synchronization:
+    # As MaxText rounds: to the nearest whole number of iterations for each fragment, of two to the even one.
+    period = max(1, round(options.sync_every / options.fragments))
     try:
         return Synchronization(
-            options.sync_every,
+            period * options.fragments,
             options.fragments,
             options.delay,
             options.alpha,

@@ -24,7 +24,8 @@ class SynchronizationOptions(StrictModel):
         ge=1,
         le=MAX_ITERATIONS,
         strict=True,
-        description="Every parameter is synchronised once in so many iterations.",
+        description="Every parameter is synchronised once in so many iterations. Where `fragments` do not divide it, "
+        "it is rounded to what they divide.",
         examples=[20],
     )
     fragments: int = Field(
@@ -33,7 +34,7 @@ class SynchronizationOptions(StrictModel):
         le=MAX_ITERATIONS,
         strict=True,
         description="Number of fragments that the parameters of a stage are cut into. One is synchronised every "
-        "`sync_every / fragments` iterations, in turn.",
+        "`sync_every / fragments` iterations, rounded, in turn.",
         examples=[4],
     )
     delay: int = Field(

@@ -113,7 +113,6 @@ def test_the_manifest_has_it_as_resolved() -> None:
         ({"sync_every": 2, "wire": "int4"}, "variants.0.options.wire: 'int4' is not known"),
         ({"sync_every": 2, "momentum": 1}, "variants.0.options.momentum: unknown field"),
         ({"sync_every": 2, "outer": {"lr": 0}}, "variants.0.options.outer.lr: 0 is not above 0"),
-        ({"sync_every": 3, "fragments": 2}, "variants.0.options.fragments: 2 do not divide sync_every"),
         ({"sync_every": 2, "delay": 2}, "variants.0.options.delay: 2, and a fragment is synchronised every 2"),
         ({"sync_every": 2, "quorum": 2}, "variants.0.options.quorum: a ring waits for all replicas"),
         ({"sync_every": 2, "topology": "star", "quorum": 9}, "variants.0.options.quorum: 9, of "),
@@ -124,6 +123,25 @@ def test_the_manifest_has_it_as_resolved() -> None:
 )
 def test_options_that_cannot_be_are_refused_by_field(options: dict[str, Any], message: str) -> None:
     assert message in refusal(options)
+
+
+@pytest.mark.parametrize(
+    ("sync_every", "fragments", "rounded"),
+    [(8, 4, 8), (7, 4, 8), (6, 4, 8), (5, 4, 4), (5, 2, 4), (7, 2, 8), (1, 4, 4), (8, 3, 9), (7, 3, 6)],
+)
+def test_fragments_are_synchronised_at_equal_distances_of_whole_iterations(
+    sync_every: int, fragments: int, rounded: int
+) -> None:
+    longer = {"training": {**THREE["training"], "iterations": 12}}
+    (variant,) = point({"sync_every": sync_every, "fragments": fragments}, **longer).variants
+    found = variant.synchronization
+    assert (found.sync_every, found.period) == (rounded, rounded // fragments)
+    applied = [found.fragment_applied(iteration) for iteration in range(rounded)]
+    assert [each for each in applied if each is not None] == list(range(fragments))
+
+
+def test_what_is_measured_has_to_hold_what_is_rounded() -> None:
+    assert "sync_every: 9, and 8 iterations are measured" in refusal({"sync_every": 8, "fragments": 3})
 
 
 def test_without_warm_up_the_first_iteration_does_not_count_as_measured() -> None:

@@ -5,6 +5,7 @@ elements. The error of one encoding of ``x`` in a block whose largest magnitude 
 
 - fp32: 0
 - bf16: ``|x| / 2**8``, of 8 significant bits
+- fp16: the larger of ``|x| / 2**11`` and ``2**-25``, half the smallest step; beyond 65504 all is infinite
 - int8: ``m / 254``, half a step of ``m / 127``
 - fp8 (E4M3): the larger of ``|x| / 2**4`` and ``m / 448 / 2**10``, half the smallest step
 - fp4 (E3M0): the larger of ``|x| / 3`` and ``m / 2**7``; magnitudes are ``m`` times 1, 1/2, ... 1/64, or 0
@@ -33,8 +34,8 @@ def encode(elements: Tensor, wire: WireFormat) -> Tensor:
     """Return the bytes of a flat fp32 tensor in the wire format, ``wire.encoded_bytes`` of them, as uint8."""
     if wire is WireFormat.FP32:
         return elements.contiguous().view(torch.uint8).clone()
-    if wire is WireFormat.BF16:
-        return elements.to(torch.bfloat16).view(torch.uint8)
+    if wire in _SHORT:
+        return elements.to(_SHORT[wire]).view(torch.uint8)
     layout = wire.layout
     blocks = torch.nn.functional.pad(elements, (0, -elements.numel() % layout.block)).view(-1, layout.block)
     largest = blocks.abs().amax(dim=1, keepdim=True)
@@ -48,8 +49,8 @@ def decode(encoded: Tensor, wire: WireFormat) -> Tensor:
     """Return the fp32 elements of encoded bytes, those that fill the last block up included."""
     if wire is WireFormat.FP32:
         return encoded.view(torch.float32)
-    if wire is WireFormat.BF16:
-        return encoded.view(torch.bfloat16).float()
+    if wire in _SHORT:
+        return encoded.view(_SHORT[wire]).float()
     layout = wire.layout
     blocks = encoded.view(-1, wire.element_bytes)
     scales = blocks[:, : layout.scale_bytes].contiguous().view(torch.float32)
@@ -107,6 +108,9 @@ def _fp4_values(codes: Tensor) -> Tensor:
     magnitude = torch.where(exponent > 0, torch.exp2((exponent - 1 + _FP4_LOWEST).float()), 0.0)
     return torch.where(code >= _FP4_SIGN, -magnitude, magnitude)
 
+
+_SHORT: Final = {WireFormat.BF16: torch.bfloat16, WireFormat.FP16: torch.float16}
+"""Formats whose elements are numbers of their own, without a scale."""
 
 _LARGEST: Final = {WireFormat.INT8: float(_INT8_LARGEST), WireFormat.FP8: _FP8_LARGEST, WireFormat.FP4: 1.0}
 _CODES: Final[Mapping[WireFormat, Callable[[Tensor], Tensor]]] = {

@@ -17,10 +17,11 @@ _SCALE_BYTES: Final = 4
 
 
 class WireFormat(StrEnum):
-    """A wire format. ``fp8`` is E4M3, ``fp4`` is E3M0: a sign and a power of two, or zero."""
+    """A wire format. ``fp16`` is IEEE's half, ``fp8`` is E4M3, ``fp4`` is E3M0: a sign and a power of two, or zero."""
 
     FP32 = "fp32"
     BF16 = "bf16"
+    FP16 = "fp16"
     INT8 = "int8"
     FP8 = "fp8"
     FP4 = "fp4"
@@ -52,6 +53,7 @@ class WireLayout:
 _LAYOUTS: Final = {
     WireFormat.FP32: WireLayout(1, 32, 0),
     WireFormat.BF16: WireLayout(1, 16, 0),
+    WireFormat.FP16: WireLayout(1, 16, 0),
     WireFormat.INT8: WireLayout(BLOCK, 8, _SCALE_BYTES),
     WireFormat.FP8: WireLayout(BLOCK, 8, _SCALE_BYTES),
     WireFormat.FP4: WireLayout(BLOCK, 4, _SCALE_BYTES),

@@ -57,7 +57,7 @@ class SynchronizationOptions(StrictModel):
     outer: OuterSpec = Field(
         default=OuterSpec(), description="Outer optimizer.", examples=[{"lr": 0.7, "momentum": 0.9}]
     )
-    wire: Literal["fp32", "bf16", "int8", "fp8", "fp4"] = Field(
+    wire: Literal["fp32", "bf16", "fp16", "int8", "fp8", "fp4"] = Field(
         default="fp32", description="Format of pseudo-gradients between replicas.", examples=["int8"]
     )
     topology: Literal["ring", "star"] = Field(

@@ -15,11 +15,22 @@ from wanbed.workloads.synchronization.synchronization import BLOCK, WireFormat
 ROUNDING = 1e-6
 """What fp32 itself rounds, relative to the largest magnitude."""
 
-BITS = {WireFormat.FP32: 32, WireFormat.BF16: 16, WireFormat.INT8: 8, WireFormat.FP8: 8, WireFormat.FP4: 4}
+BITS = {
+    WireFormat.FP32: 32,
+    WireFormat.BF16: 16,
+    WireFormat.FP16: 16,
+    WireFormat.INT8: 8,
+    WireFormat.FP8: 8,
+    WireFormat.FP4: 4,
+}
+
+HALF_STEP = 2**-25
+"""Half the smallest step of fp16, which has no scale: what is below is lost."""
 
 BOUND: dict[WireFormat, Callable[[Tensor, float], Tensor]] = {
     WireFormat.FP32: lambda x, _: torch.zeros_like(x),
     WireFormat.BF16: lambda x, _: x.abs() / 2**8,
+    WireFormat.FP16: lambda x, _: (x.abs() / 2**11).clamp(min=HALF_STEP),
     WireFormat.INT8: lambda x, most: torch.full_like(x, most / 254),
     WireFormat.FP8: lambda x, most: (x.abs() / 2**4).clamp(min=most / 448 / 2**10),
     WireFormat.FP4: lambda x, most: (x.abs() / 3).clamp(min=most / 2**7),
@@ -29,11 +40,17 @@ BOUND: dict[WireFormat, Callable[[Tensor, float], Tensor]] = {
 SHARE: dict[WireFormat, float] = {
     WireFormat.FP32: 0,
     WireFormat.BF16: 1 / 2**8,
+    WireFormat.FP16: 1 / 2**11,
     WireFormat.INT8: 1 / 254,
     WireFormat.FP8: 1 / 2**4,
     WireFormat.FP4: 1 / 3,
 }
 """The largest error over the block's largest magnitude."""
+
+
+def in_range(numbers: Tensor, wire: WireFormat) -> Tensor:
+    """The numbers, of which no ten make more than fp16 has."""
+    return numbers.clamp(-6500, 6500) if wire is WireFormat.FP16 else numbers
 
 
 def blocks() -> st.SearchStrategy[Tensor]:
@@ -61,6 +78,7 @@ def test_the_encoded_size_is_stated_ahead_and_within_1_percent_of_the_bits(wire:
 @settings(max_examples=200)
 @given(numbers=blocks())
 def test_one_encoding_errs_by_no_more_than_its_bound(wire: WireFormat, numbers: Tensor) -> None:
+    numbers = in_range(numbers, wire)
     most = float(numbers.abs().max())
     error = (decode(encode(numbers, wire), wire)[: numbers.numel()] - numbers).abs()
     assert bool((error <= BOUND[wire](numbers, most) + ROUNDING * most).all())
@@ -69,9 +87,11 @@ def test_one_encoding_errs_by_no_more_than_its_bound(wire: WireFormat, numbers: 
 @pytest.mark.parametrize("wire", WireFormat)
 @given(drawn=blocks(), replicas=st.integers(2, 5))
 def test_a_sum_on_the_ring_errs_by_no_more_than_its_encodings(wire: WireFormat, drawn: Tensor, replicas: int) -> None:
+    drawn = in_range(drawn, wire)
     parts = [drawn * (1 - each / 3) for each in range(replicas)]
     # At each replica once, then the partial sum at every hop: what an encoding may add is a share of what it encodes.
     bound = sum(SHARE[wire] * float(part.abs().max()) for part in parts)
+    bound += (2 * replicas - 1) * HALF_STEP if wire is WireFormat.FP16 else 0
     total = encode(parts[0], wire)
     for part in parts[1:]:
         add_encoded(total.numpy().data, encode(part, wire).numpy().data, wire)
@@ -103,6 +123,13 @@ def test_a_part_that_begins_anywhere_in_memory_is_added(wire: WireFormat) -> Non
     total = ones.clone()
     add_encoded(total.numpy().data, shifted, wire)
     assert decode(total, wire)[:5].tolist() == [2.0] * 5
+
+
+def test_fp16_is_ieees_half_and_infinite_beyond_it() -> None:
+    numbers = torch.tensor([1.0, -2.5, 65504.0, 70000.0, -1e30, 2.0**-24, 2.0**-26])
+    expected = [1.0, -2.5, 65504.0, float("inf"), -float("inf"), 2.0**-24, 0.0]
+    assert decode(encode(numbers, WireFormat.FP16), WireFormat.FP16).tolist() == expected
+    assert encode(numbers[:3], WireFormat.FP16).numpy().tobytes() == numbers[:3].numpy().astype(np.float16).tobytes()
 
 
 def test_fp4_rounds_to_the_nearest_power_of_two_and_what_is_below_half_the_smallest_to_zero() -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from operator import not_
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import BeforeValidator, Field, JsonValue, PlainValidator, field_validator, model_validator
 
@@ -82,6 +82,15 @@ Factor = Annotated[
 ]
 
 
+Computation = Literal["forward", "recompute", "backward", "optimizer"]
+
+COMPUTATIONS: tuple[Computation, ...] = get_args(Computation)
+
+
+def _is_every_computation(actions: object) -> bool:
+    return actions == COMPUTATIONS
+
+
 class SlowerSpec(StrictModel):
     """GPUs whose compute times are longer or shorter than those of their stage: stragglers, or another type of GPU.
 
@@ -102,7 +111,15 @@ class SlowerSpec(StrictModel):
         default=None, description="The GPUs of this stage, from 0. Default: any.", examples=[1]
     )
     factor: Factor = Field(
-        description="Factor on all their compute times, above 0: 2 is half as fast, 0.5 twice as fast.", examples=[1.6]
+        description="Factor on their compute times, above 0: 2 is half as fast, 0.5 twice as fast.", examples=[1.6]
+    )
+    actions: tuple[Computation, ...] = Field(
+        default=COMPUTATIONS,
+        min_length=1,
+        exclude_if=_is_every_computation,
+        description="The work that the factor is for; that of a backward is for both parts of one that is split. "
+        "Default: all.",
+        examples=[["forward", "recompute"]],
     )
 
     @model_validator(mode="after")

@@ -172,10 +172,10 @@ def alike_before(topology: Topology, slower: Sequence[SlowerSpec] = ()) -> dict[
     }
 
 
-def _speed(host: Host, slower: Sequence[SlowerSpec]) -> tuple[tuple[int | None, int | None, float], ...]:
+def _speed(host: Host, slower: Sequence[SlowerSpec]) -> tuple[tuple[object, ...], ...]:
     """Return the slowness of a host's GPUs, by the entries that name the host or its datacenter."""
     return tuple(
-        (entry.pipeline, entry.stage, entry.factor)
+        (entry.pipeline, entry.stage, entry.factor, entry.actions)
         for entry in slower
         if (entry.datacenter, entry.host) != (None, None)
         and entry.datacenter in {None, host.datacenter}

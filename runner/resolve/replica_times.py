@@ -3,9 +3,8 @@
 They come from a measured run, from slower GPUs, and from jitter.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
-from math import prod
 from typing import Any
 
 from wanbed.ground.errors import InputError, did_you_mean
@@ -29,12 +28,12 @@ class ReplicaTimes:
 
     ``durations`` are the usual ones, without jitter. ``jitter`` varies them, or ``measured_ns``, by rank, has for each
     kind of action the durations that it is drawn from; () if nothing is. ``factors`` are those of ``compute.slower``,
-    by rank, and ``source`` is where measured times come from, None for the file and its profile. ``unmeasured`` has for
-    each stage the kinds of action that the source has not.
+    by rank and kind of action, and ``source`` is where measured times come from, None for the file and its profile.
+    ``unmeasured`` has for each stage the kinds of action that the source has not.
     """
 
     durations: tuple[ReplayDurations, ...]
-    factors: tuple[float, ...]
+    factors: tuple[Mapping[str, float], ...]
     seed: int
     jitter: Jitter | None = None
     measured_ns: tuple[dict[str, list[int]], ...] = ()
@@ -50,7 +49,7 @@ class ReplicaTimes:
     @property
     def differ(self) -> bool:
         """Tell whether a factor of ``compute.slower`` is other than 1."""
-        return bool(set(self.factors) - {1.0})
+        return any(set(own.values()) != {1.0} for own in self.factors)
 
     def variation(self, rank: int, pipeline: int, stage: int, microbatches: int, dilation: float) -> Variation | None:
         """Return how the times of a GPU vary in this repeat, None if they do not."""
@@ -77,9 +76,13 @@ class ReplicaTimes:
         return replace(work, **times)
 
     def document(self, stages: int) -> Mapping[str, Any]:
-        """Return what differs and varies, in plain JSON types. Factors are listed pipeline by pipeline."""
-        pipelines = range(0, len(self.factors), stages)
-        factors = [list(self.factors[first : first + stages]) for first in pipelines] if self.differ else None
+        """Return what differs and varies, in plain JSON types.
+
+        Factors are listed pipeline by pipeline: a number for all that a GPU computes, or those of kinds that differ.
+        """
+        of_gpus = [_written(own) for own in self.factors]
+        pipelines = range(0, len(of_gpus), stages)
+        factors = [of_gpus[first : first + stages] for first in pipelines] if self.differ else None
         facts = {
             "factors": factors,
             "jitter": None if self.jitter is None else asdict(self.jitter),
@@ -113,7 +116,7 @@ def least_costs(written: WrittenVariant, work: StageCosts) -> StageCosts:
 
     ``work`` has the times of the file or the profile. Factors below 1 count as if every GPU had all of them.
     """
-    factor = prod(min(entry.factor, 1.0) for entry in written.spec.compute.slower)
+    factors = _product((min(entry.factor, 1.0), entry) for entry in written.spec.compute.slower)
     measured = written.measured
     least = []
     for stage in range(work.stages):
@@ -126,7 +129,7 @@ def least_costs(written: WrittenVariant, work: StageCosts) -> StageCosts:
             # With another number of pipelines, all replicas are taken together.
             replicas.append(_measured(times, measured.of_stage(stage)))
             times = replace(times, **{name: min(getattr(own, name) for own in replicas) for name in _KINDS})
-        least.append(_factored(times, factor))
+        least.append(_factored(times, factors))
     return _with_times(work, least)
 
 
@@ -145,8 +148,8 @@ def replica_times(written: WrittenVariant, placement: Placement, work: StageCost
     spec, compute, measured = written.spec, written.spec.compute, written.measured
     _check_names(compute.slower, written.topology)
     jitter = None if compute.jitter is None else compute.jitter.jitter
-    factors = tuple(_factor(compute.slower, place) for place in placement.places)
-    if measured is None and jitter is None and set(factors) == {1.0}:
+    factors = tuple(_factors(compute.slower, place) for place in placement.places)
+    if measured is None and jitter is None and all(set(own.values()) == {1.0} for own in factors):
         return None
     pipelines, stages = len(placement.pipelines), placement.stages
     of_file = [work.replay(stage).durations for stage in range(stages)]
@@ -155,14 +158,16 @@ def replica_times(written: WrittenVariant, placement: Placement, work: StageCost
     if measured is not None:
         _check_stages(measured, stages)
         unmeasured = tuple(_unmeasured(measured, stage, pipelines) for stage in range(stages))
-    for place, factor in zip(placement.places, factors, strict=True):
+    for place, own_factors in zip(placement.places, factors, strict=True):
         usual = of_file[place.stage]
         if measured is not None:
             own = measured.of(place.pipeline, place.stage, pipelines)
             usual = _measured(usual, own)
             if compute.resample:
-                drawn.append({kind: [_times(each, factor) for each in values] for kind, values in own.items()})
-        durations.append(_factored(usual, factor))
+                drawn.append(
+                    {kind: [_times(each, own_factors[kind]) for each in values] for kind, values in own.items()}
+                )
+        durations.append(_factored(usual, own_factors))
     return ReplicaTimes(
         tuple(durations),
         factors,
@@ -216,8 +221,10 @@ def _measured(usual: ReplayDurations, own: Mapping[str, Sequence[int]]) -> Repla
     return replace(usual, **medians)
 
 
-def _factored(durations: ReplayDurations, factor: float) -> ReplayDurations:
-    return durations if factor == 1 else durations.changed(lambda time_ns: _times(time_ns, factor))
+def _factored(durations: ReplayDurations, factors: Mapping[str, float]) -> ReplayDurations:
+    times = {name: getattr(durations, name) for name in _KINDS}
+    own = {name: _times(time, factors[_KINDS[name]]) for name, time in times.items() if time is not None}
+    return replace(durations, **own)
 
 
 def _times(duration_ns: int, factor: float) -> int:
@@ -225,8 +232,25 @@ def _times(duration_ns: int, factor: float) -> int:
     return max(round(duration_ns * factor), 1) if duration_ns else 0
 
 
-def _factor(entries: Sequence[SlowerSpec], place: StagePlace) -> float:
-    return prod((entry.factor for entry in entries if _matches(entry, place)), start=1.0)
+def _factors(entries: Sequence[SlowerSpec], place: StagePlace) -> dict[str, float]:
+    """Return the factor of each kind of action at a GPU."""
+    return _product((entry.factor, entry) for entry in entries if _matches(entry, place))
+
+
+def _product(factors: Iterable[tuple[float, SlowerSpec]]) -> dict[str, float]:
+    """Return the product of factors, each for the actions of an entry, by kind of action."""
+    found = dict.fromkeys(_KINDS.values(), 1.0)
+    for factor, entry in factors:
+        for kind in found:
+            if any(kind == each or kind.startswith(f"{each}_") for each in entry.actions):
+                found[kind] *= factor
+    return found
+
+
+def _written(factors: Mapping[str, float]) -> float | dict[str, float]:
+    if len(set(factors.values())) == 1:
+        return factors["forward"]
+    return {kind: factor for kind, factor in factors.items() if factor != 1}
 
 
 def _matches(entry: SlowerSpec, place: StagePlace) -> bool:

@@ -17,6 +17,7 @@ from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 from wanbed.runner.resolve.stage_costs import stage_costs
 from wanbed.runner.resolve.written_variant import WrittenVariant
 from wanbed.workloads.compute.varied_durations import Distribution, Jitter
+from wanbed.workloads.schedules.action import ActionKind
 
 MS = 1_000_000
 
@@ -74,6 +75,23 @@ def test_factors_of_several_entries_multiply_on_every_kind_of_time() -> None:
     assert (slow.backward_ns, slow.backward_weight_ns, slow.optimizer_ns) == (30 * MS, 15 * MS, 1.5 * MS)
     assert (fast.backward_ns, fast.backward_input_ns, fast.optimizer_ns) == (10 * MS, 5 * MS, 0.5 * MS)
     assert slow.recompute_ns == 0
+
+
+def test_a_factor_may_be_for_some_of_the_work_alone() -> None:
+    usual = variant().work.replay(0).durations
+    slow = variant(
+        {"pipeline": 0, "factor": 2, "actions": ["forward", "recompute"]},
+        {"pipeline": 0, "factor": 3, "actions": ["backward"]},
+    )
+    own = slow.costs(0, 0).durations
+    assert (own.forward_ns, own.recompute_ns) == (2 * usual.forward_ns, 2 * usual.recompute_ns)
+    assert own.optimizer_ns == usual.optimizer_ns
+    for kind in (ActionKind.BACKWARD, ActionKind.BACKWARD_INPUT, ActionKind.BACKWARD_WEIGHT):
+        assert own.of(kind) == 3 * usual.of(kind)
+    assert slow.replicas is not None
+    backward = dict.fromkeys(("backward", "backward_input", "backward_weight"), 3.0)
+    assert slow.replicas.document(2)["factors"][0][0] == {"forward": 2.0, "recompute": 2.0, **backward}
+    assert slow.replicas.document(2)["factors"][1] == [1.0, 1.0]
 
 
 def test_sizes_are_those_of_the_stage() -> None:

@@ -20,6 +20,15 @@ _Chunk = tuple[int, int, int]
 """A position, a step, and the number of a chunk within the segment of that step."""
 
 
+class _Report:
+    """What a replica reports at one time: how many chunks it has used."""
+
+    __slots__ = ("at_ns", "chunks")
+
+    def __init__(self, at_ns: int, chunks: int) -> None:
+        self.at_ns, self.chunks = at_ns, chunks
+
+
 class ChunkedRing:
     """The replicas of one stage, in the ring's order. ``channels[i]`` leads from position i to the next one."""
 
@@ -32,6 +41,7 @@ class ChunkedRing:
         window = ring_window_chunks([len(each) for each in self.chunks_bytes], cut.chunk_bytes)
         self.batch = max(1, window // 4)
         self._credit = [window] * len(channels)
+        self._reports = [_Report(-1, 0) for _ in channels]
         self._unsent: list[deque[tuple[_ChunkedRound, _Chunk]]] = [deque() for _ in channels]
         self._rounds: dict[int, _ChunkedRound] = {}
 
@@ -52,8 +62,21 @@ class ChunkedRing:
 
     def give_credit(self, position: int, chunks: int, now_ns: int) -> None:
         """Report to the position before that ``chunks`` chunks have been used at this one."""
-        before = (position - 1) % len(self.channels)
-        self.events.at(self.channels[before].report_ns(now_ns), self._credited, (before, chunks))
+        if len(self.channels) > 2:
+            before = (position - 1) % len(self.channels)
+            self.events.at(self.channels[before].report_ns(now_ns), self._credited, (before, chunks))
+            return
+        report = self._reports[position]
+        if report.at_ns == now_ns:
+            report.chunks += chunks
+            return
+        report = self._reports[position] = _Report(now_ns, chunks)
+
+        def known(at_ns: int) -> None:
+            self.events.at(max(at_ns, self.events.now_ns), self._credited, (1 - position, report.chunks))
+
+        # Between two replicas it goes over the connections that carry chunks that way, before those that wait.
+        self.channels[position].request(now_ns, known)
 
     def _credited(self, now_ns: int, what: tuple[int, int]) -> None:
         position, chunks = what

@@ -50,6 +50,16 @@ _END = 5
 """The position of a span's end in a row of ``Training.rows``."""
 
 
+def share_striping(cutting: Cutting, share: int, connections: int, channel: Channel) -> Striping | None:
+    """Return the striping of a node pair's share of a transfer over its connections.
+
+    None for a single one, unless ``channel`` has the kernel's buffers: chunks are handed to it one by one.
+    """
+    if connections == 1 and not channel.releases_when_accepted:
+        return None
+    return Striping(connections, len(cutting.chunks_of(share)), cutting.largest_bytes)
+
+
 def simulate_variant(
     topology: Topology,
     variant: ResolvedVariant,
@@ -312,11 +322,10 @@ class _Boundaries:
         )
 
     def _stripings(self, mates: Sequence[Ends], cutting: Cutting) -> list[Striping | None]:
-        """Return the striping of each mate's share over the connections of its node pair, None for one connection."""
-        counts = [self._network.connections_between(ends) for ends in mates]
+        """Return the striping of each mate's share over the connections of its node pair, as ``share_striping``."""
         return [
-            Striping(connections, len(cutting.chunks_of(share)), cutting.largest_bytes) if connections > 1 else None
-            for share, connections in enumerate(counts)
+            share_striping(cutting, share, self._network.connections_between(ends), self._channels[ends])
+            for share, ends in enumerate(mates)
         ]
 
     def _framed(self, cutting: Cutting) -> int:

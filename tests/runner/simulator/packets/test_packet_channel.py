@@ -6,13 +6,17 @@ from tests.support.simulator.events import run_all
 from wanbed.runner.simulator.event_queue import EventQueue
 from wanbed.runner.simulator.packets.packet_channel import PacketChannel, PacketLinks
 from wanbed.runner.simulator.packets.way import Gateways
+from wanbed.runner.simulator.variant_simulation import share_striping
+from wanbed.runner.tcp.channel import PrivateChannel
 from wanbed.testbed.network.flow_model.line import FRAME_BYTES, PAYLOAD_BYTES, Line
 from wanbed.testbed.network.flow_model.striping import Striping
+from wanbed.testbed.network.flow_model.window import TcpWindow
 from wanbed.testbed.network.gateway_layout import plan_gateways
 from wanbed.testbed.network.shared_rate import Timers
 from wanbed.testbed.network.tcp_settings import TcpSettings
 from wanbed.testbed.network.topology import resolve_topology
 from wanbed.testbed.network.topology_spec import TopologySpec
+from wanbed.workloads.transport.frame import Cutting
 
 MS = 1_000_000
 
@@ -258,3 +262,11 @@ def test_each_congestion_control_sends_in_its_own_way() -> None:
     }
     assert len(set(took.values())) == 3
     assert took["bbr"] < min(took["reno"], took["cubic"])
+
+
+def test_over_a_single_connection_chunks_are_handed_over_one_by_one_where_there_are_buffers() -> None:
+    cutting = Cutting(256 * 1024, 1, 1)
+    assert share_striping(cutting, 0, 1, Sending().channel) == Striping(1, 16, 16 * 1024)
+    alone = PrivateChannel(Line(RATE_BPS, 20 * MS, headers=True), TcpWindow(40 * MS, None, None))
+    assert share_striping(cutting, 0, 1, alone) is None
+    assert share_striping(cutting, 0, 3, alone) == Striping(3, 16, 16 * 1024)

@@ -21,7 +21,7 @@ from wanbed.runner.simulator.channels.changing_path import (
 from wanbed.runner.simulator.channels.shared_capacity import NodePairFlow, SharedCapacity
 from wanbed.runner.simulator.channels.shared_channel import ChangingChannel, SharedChannel
 from wanbed.runner.simulator.event_queue import EventQueue
-from wanbed.runner.simulator.packets.packet_channel import PacketLinks
+from wanbed.runner.simulator.packets.packet_channel import PacketChannel, PacketLinks
 from wanbed.runner.simulator.packets.way import Gateways
 from wanbed.runner.tcp.channel import Channel, PrivateChannel
 from wanbed.runner.tcp.effects import TcpEffects
@@ -178,16 +178,21 @@ class Network(Generic[Variant]):
             seed = f"{self.variant.seed} {self.variant.repeat}"
             gateways = Gateways(plan_gateways(self.topology, 0, Timers.VIRTUAL), events, seed)
             links = PacketLinks(gateways, events, seed)
+            made: dict[Ends, PacketChannel] = {}
             for pair in followed:
                 of_job = self.of(pair)
                 connections, tcp = of_job.connections_between(pair), of_job.variant.tcp
-                channels[pair] = links.channel(
+                channels[pair] = made[pair] = links.channel(
                     of_job.line(pair),
                     _hosts(pair),
                     connections,
                     tcp,
                     unsent_bytes=held_bytes(self.topology, tcp, pair, connections)[0],
+                    # A rank calls those of higher numbers.
+                    calls=(pair[0].pipeline, pair[0].stage) < (pair[1].pipeline, pair[1].stage),
                 )
+                if (other_way := made.get(pair[::-1])) is not None:
+                    other_way.join(made[pair])
         return channels
 
     def _follows_packets(self, ends: Ends) -> bool:

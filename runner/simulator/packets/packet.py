@@ -22,13 +22,28 @@ class Stamp(NamedTuple):
     limited: bool
 
 
+class Acknowledgement(NamedTuple):
+    """What one end tells the other about the bytes that it has received.
+
+    The first byte that is missing, how many packets had arrived, whether one arrived again (RFC 2883), and how many
+    bytes more it takes, of which ``UNLIMITED`` is no limit.
+    """
+
+    next_byte: int
+    packets: int
+    is_duplicate: bool
+    window_bytes: int = UNLIMITED
+
+
 class Packet:
     """A packet of a connection's stream, from byte ``start`` to before byte ``end``: one segment, or several at once.
 
-    ``segments`` counts them, as congestion windows do.
+    ``segments`` counts them, as congestion windows do. ``acknowledgement`` is what it tells about the other direction,
+    if that has bytes too.
     """
 
     __slots__ = (
+        "acknowledgement",
         "arrived",
         "end",
         "in_flight",
@@ -48,3 +63,4 @@ class Packet:
         self.in_flight = self.is_lost = self.is_acknowledged = self.resent = False
         self.arrived = False
         self.stamp: Stamp | None = None
+        self.acknowledgement: Acknowledgement | None = None

@@ -68,6 +68,13 @@ class PacketChannel:
         self._ends[sender] = deque()
         self._unaccepted[sender] = deque()
 
+    def join(self, other: "PacketChannel") -> None:
+        """Let another channel have the other direction of its connections, as sockets have."""
+        for sender, opposite in zip(self._senders, other._senders, strict=True):
+            for one, two in ((sender, opposite), (opposite, sender)):
+                one.answer(two.receiver)
+                two.receiver.answer(one.acknowledged)
+
     @property
     def releases_when_accepted(self) -> bool:
         """Return what ``Channel.releases_when_accepted`` describes: it has the kernel's buffers."""
@@ -211,11 +218,18 @@ class PacketLinks:
         self._gateways, self._events, self._seed = gateways, events, seed
 
     def channel(
-        self, line: Line, hosts: tuple[str, str], connections: int, tcp: TcpSettings, *, unsent_bytes: int
+        self,
+        line: Line,
+        hosts: tuple[str, str],
+        connections: int,
+        tcp: TcpSettings,
+        *,
+        unsent_bytes: int,
+        calls: bool = True,
     ) -> PacketChannel:
         """Return a channel from one host to another over newly opened connections.
 
-        Each of them may hold ``unsent_bytes``.
+        Each of them may hold ``unsent_bytes``. ``calls`` is whether the sending end has made the connections.
         """
         channel = PacketChannel(self._events, line)
         source, destination = hosts
@@ -233,7 +247,14 @@ class PacketLinks:
                 rtt_ns=line.rtt_ns,
             )
             back = self._gateways.way(destination, source)
-            receiver = Receiver(self._events, back, sender.acknowledged, _arrival(channel, sender))
+            receiver = Receiver(
+                self._events,
+                back,
+                sender.acknowledged,
+                _arrival(channel, sender),
+                window_bytes=tcp.window_bytes,
+                has_answered=calls,
+            )
             sender.connect(receiver)
             channel.add(sender)
         return channel

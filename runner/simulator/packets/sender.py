@@ -17,17 +17,16 @@ from typing import Final, Protocol
 
 from wanbed.runner.simulator.event_queue import EventQueue
 from wanbed.runner.simulator.packets.congestion_control import Bbr, Cubic
-from wanbed.runner.simulator.packets.packet import HEADER_BYTES, INITIAL_SEGMENTS, Packet
-from wanbed.runner.simulator.packets.receiver import Acknowledgement, Receiver
+from wanbed.runner.simulator.packets.packet import HEADER_BYTES, INITIAL_SEGMENTS, Acknowledgement, Packet
+from wanbed.runner.simulator.packets.receiver import Receiver
+from wanbed.runner.simulator.packets.tick import TICK_NS, goes_off_ns
 from wanbed.runner.simulator.packets.way import Way
 from wanbed.testbed.network.flow_model.line import PAYLOAD_BYTES
 
-_TICK_NS: Final = 10_000_000
-"""The tick of a kernel's clock at 100 Hz, as in virtual time."""
-
 _LEAST_TIMEOUT_NS: Final = 200_000_000
 _FIRST_TIMEOUT_NS: Final = 1_000_000_000
-_PROBE_TICKS: Final = 2
+_LEAST_WAIT_NS: Final = 2_000_000
+"""The least wait for a tail loss probe and for late segments beyond the round trips (``TCP_TIMEOUT_MIN_US``)."""
 
 
 class RoundTrips:
@@ -80,7 +79,7 @@ class RoundTrips:
         """Return after how long a tail loss probe is sent. The acknowledgement of a single segment may be delayed."""
         if not self.smooth_ns:
             return _FIRST_TIMEOUT_NS
-        return 2 * self.smooth_ns + (_LEAST_TIMEOUT_NS if outstanding == 1 else _PROBE_TICKS * _TICK_NS)
+        return 2 * self.smooth_ns + (_LEAST_TIMEOUT_NS if outstanding == 1 else _LEAST_WAIT_NS)
 
     @property
     def reordering_ns(self) -> int:
@@ -88,14 +87,9 @@ class RoundTrips:
         return min(self.least_ns // 4, self.smooth_ns // 8)
 
 
-def goes_off_ns(from_ns: int, wait_ns: int) -> int:
-    """Return when a timer of the kernel goes off: it counts whole ticks, and one more."""
-    return (from_ns // _TICK_NS - -wait_ns // _TICK_NS + 1) * _TICK_NS
-
-
 def late_segment_ns(now_ns: int, wait_ns: int) -> int:
     """Return when the timer for segments that may only be late goes off."""
-    return goes_off_ns(now_ns, wait_ns + _PROBE_TICKS * _TICK_NS)
+    return goes_off_ns(now_ns, wait_ns + _LEAST_WAIT_NS)
 
 
 _DUPLICATES: Final = 3
@@ -104,6 +98,7 @@ _NEVER: Final = -1
 _NS_PER_S: Final = 10**9
 _MOST_BYTES: Final = 65_215
 """The most payload of one packet: 64 KiB less what the kernel keeps for headers."""
+_FIRST_WINDOW_BYTES: Final = 65_535
 _LEAST_SEGMENTS: Final = 2
 _RECENT_NS: Final = 1_000_000
 _WINDOW_PART: Final = 3
@@ -130,33 +125,32 @@ class _Stream(Protocol):
 
 
 class _Written:
-    """The bytes written and not sent, in the kernel's buffers of ``most_bytes`` each: a packet has bytes of one alone.
+    """The bytes written and not sent, in the kernel's buffers: a packet has bytes of one alone.
 
-    What is written goes into the last buffer first.
+    What is written goes into the last buffer first, up to ``most_bytes``.
     """
 
-    __slots__ = ("_ends", "_most_bytes", "_room_bytes", "sent", "written")
+    __slots__ = ("_ends", "most_bytes", "sent", "written")
 
     def __init__(self, most_bytes: int) -> None:
         self.written = self.sent = 0
-        self._most_bytes = most_bytes
+        self.most_bytes = most_bytes
         self._ends: deque[int] = deque()
-        self._room_bytes = 0
 
-    def write(self, size_bytes: int) -> None:
-        """Add bytes."""
-        end = self.written
-        self.written += size_bytes
-        if self._ends:
-            added = min(self._room_bytes, size_bytes)
-            end += added
-            self._ends[-1] = end
-            self._room_bytes -= added
-        while end < self.written:
-            added = min(self._most_bytes, self.written - end)
-            end += added
-            self._ends.append(end)
-            self._room_bytes = self._most_bytes - added
+    def write(self, size_bytes: int) -> int:
+        """Add bytes to one buffer, and return how many."""
+        ends = self._ends
+        if ends:
+            start = ends[-2] if len(ends) > 1 else self.sent
+            if (room_bytes := self.most_bytes - (ends[-1] - start)) > 0:
+                added = min(room_bytes, size_bytes)
+                self.written += added
+                ends[-1] = self.written
+                return added
+        added = min(self.most_bytes, size_bytes)
+        self.written += added
+        ends.append(self.written)
+        return added
 
     @property
     def first_bytes(self) -> int:
@@ -171,8 +165,6 @@ class _Written:
     def send(self, size_bytes: int) -> None:
         """Take bytes of the first buffer."""
         self.sent += size_bytes
-        if len(self._ends) == 1:
-            self._room_bytes += size_bytes
         if self.sent == self._ends[0]:
             self._ends.popleft()
 
@@ -206,8 +198,10 @@ class TcpSender:
         self._most_bytes, self._restarts = most_bytes, restarts
         self._unsent_bytes = unsent_bytes
         self._most_segments = max(1, min(most_segments, _MOST_BYTES // PAYLOAD_BYTES))
-        whole = min(self._most_segments, max(1, min(_MOST_BYTES, most_bytes // 2) // PAYLOAD_BYTES))
-        self._written = _Written(whole * PAYLOAD_BYTES)
+        self._window_bytes = self._widest_bytes = min(most_bytes, _FIRST_WINDOW_BYTES)
+        self._whole = self._most_segments
+        self._written = _Written(PAYLOAD_BYTES)
+        self._answered: Receiver | None = None
         self._state = _State.OPEN
         self._outstanding: deque[Packet] = deque()
         self._out = 0
@@ -239,6 +233,10 @@ class TcpSender:
     def connect(self, receiver: Receiver) -> None:
         """Set the other end. Call it once, before anything is sent."""
         self.receiver = receiver
+
+    def answer(self, receiver: Receiver) -> None:
+        """Set the receiving end of the other direction, whose acknowledgements packets carry."""
+        self._answered = receiver
 
     @property
     def has_room(self) -> bool:
@@ -276,11 +274,19 @@ class TcpSender:
             self._restart_if_idle(now_ns)
         if self._bbr is not None and self.unsent < PAYLOAD_BYTES and self.in_flight < self.congestion.window:
             self._bbr.ran_out(self.in_flight)
-        self._written.write(size_bytes)
+        written = self._written
+        written.most_bytes = max(min(self._whole, self._widest_bytes // 2 // PAYLOAD_BYTES), 1) * PAYLOAD_BYTES
+        while size_bytes := size_bytes - written.write(size_bytes):
+            if written.is_last:
+                self._push(now_ns, is_writing=True)
         self._push(now_ns)
 
-    def _push(self, now_ns: int) -> None:
-        """Send what may be sent now."""
+    def _push(self, now_ns: int, *, is_writing: bool = False) -> None:
+        """Send what may be sent now.
+
+        While more ``is_writing`` into buffers, a full one that is the first of all is offered once: a packet of it is
+        sent, which does not wait to become larger (Linux: ``tcp_push_one``).
+        """
         congestion, bbr = self.congestion, self._bbr
         limited, sent = False, False
         most = self._most()
@@ -293,13 +299,15 @@ class TcpSender:
                 break
             packet = self._next_lost()
             if packet is None:
-                size_bytes, waits = self._next_bytes(most, now_ns)
+                size_bytes, waits = self._next_bytes(most, now_ns, may_defer=not is_writing)
                 if not size_bytes:
                     limited = limited or waits
                     break
                 packet = self._begin(size_bytes, now_ns)
             self._transmit(packet, now_ns)
             sent = True
+            if is_writing:
+                break
         limited = limited or self.in_flight >= congestion.window
         if sent or limited:
             self._validate(limited, now_ns)
@@ -316,15 +324,15 @@ class TcpSender:
             size_bytes += _MOST_BYTES >> doublings
         return min(max(min(size_bytes, _MOST_BYTES) // PAYLOAD_BYTES, _LEAST_SEGMENTS), self._most_segments)
 
-    def _next_bytes(self, most: int, now_ns: int) -> tuple[int, bool]:
+    def _next_bytes(self, most: int, now_ns: int, *, may_defer: bool) -> tuple[int, bool]:
         """Return how many new bytes the next packet has, and if none whether the congestion window lets it wait."""
         length = self._written.first_bytes
-        room = self._una + self._most_bytes - self.sent
+        room = self._una + self._window_bytes - self.sent
         if not length or room < min(length, PAYLOAD_BYTES):
             return 0, False
         window = self.congestion.window
         free = window - self.in_flight
-        if length > PAYLOAD_BYTES:
+        if may_defer and length > PAYLOAD_BYTES:
             defers, limited = self._defers(length, room, free, most, now_ns)
             if defers:
                 return 0, limited
@@ -347,7 +355,7 @@ class TcpSender:
         limit = min(room, congested)
         if limit >= most * PAYLOAD_BYTES or (not self._written.is_last and limit >= length):
             return False, False
-        if limit >= min(self._most_bytes, self.congestion.window * PAYLOAD_BYTES) // _WINDOW_PART:
+        if limit >= min(self._window_bytes, self.congestion.window * PAYLOAD_BYTES) // _WINDOW_PART:
             return False, False
         smooth_ns = self._round_trips.smooth_ns
         if self._outstanding[0].sent_ns + smooth_ns - now_ns > min(smooth_ns // 2, _RECENT_NS):
@@ -375,7 +383,7 @@ class TcpSender:
         out, congestion = self._out, self.congestion
         if self._una >= self._usage_end or limited or (not self._is_limited and out > self._most_out):
             self._is_limited, self._most_out, self._usage_end = limited, out, self.sent
-        tick = now_ns // _TICK_NS
+        tick = now_ns // TICK_NS
         if self._window_limits:
             self._used, self._used_tick = 0, tick
             return
@@ -398,7 +406,7 @@ class TcpSender:
 
     @property
     def _timeout_ticks(self) -> int:
-        return -(-self._round_trips.timeout_ns // _TICK_NS)
+        return -(-self._round_trips.timeout_ns // TICK_NS)
 
     def _set_pace(self) -> None:
         """Set the pace by which packets are sized (Linux: ``tcp_update_pacing_rate``)."""
@@ -431,6 +439,8 @@ class TcpSender:
             packet.in_flight = True
             self.in_flight += packet.segments
         self._by_time.append((packet, now_ns))
+        if self._answered is not None:
+            packet.acknowledgement = self._answered.carried(now_ns)
         wire_bytes = packet.end - packet.start + packet.segments * HEADER_BYTES
         self._forth.send(now_ns, wire_bytes, self._arrives, packet)
 
@@ -460,10 +470,18 @@ class TcpSender:
 
     def acknowledged(self, now_ns: int, acknowledgement: Acknowledgement) -> None:
         """Handle an acknowledgement."""
-        next_byte, until, is_duplicate = acknowledgement
+        next_byte, until, is_duplicate, window_bytes = acknowledgement
         if is_duplicate and self._probe_resent >= 0:
             self._probed = self._probe_resent = _NEVER
-        if until <= self._seen:
+        if until < self._seen:
+            return
+        is_wider = window_bytes > self._window_bytes
+        if is_wider:
+            self._window_bytes = min(window_bytes, self._most_bytes)
+            self._widest_bytes = self._window_bytes
+        if until == self._seen:
+            if is_wider:
+                self._push(now_ns)
             return
         delivered, first_rtt_ns, rtt_ns, is_first = self._take_arrived(until, now_ns)
         self._seen = until
@@ -603,7 +621,7 @@ class TcpSender:
     def _restart_if_idle(self, now_ns: int) -> None:
         congestion = self.congestion
         timeout_ticks = self._timeout_ticks
-        idle_ticks = now_ns // _TICK_NS - self._last_sent_ns // _TICK_NS
+        idle_ticks = now_ns // TICK_NS - self._last_sent_ns // TICK_NS
         if idle_ticks <= timeout_ticks:
             return
         congestion.threshold = max(congestion.threshold, congestion.window * 3 // 4)
@@ -612,7 +630,7 @@ class TcpSender:
         while (idle_ticks := idle_ticks - timeout_ticks) > 0 and window > least:
             window //= 2
         congestion.window = max(window, least)
-        self._used, self._used_tick = 0, now_ns // _TICK_NS
+        self._used, self._used_tick = 0, now_ns // TICK_NS
 
     def _arm(self, now_ns: int) -> None:
         """Set the timer: for a probe, a retransmission timeout, or packets that may only be late."""
@@ -656,7 +674,7 @@ class TcpSender:
         self._probed = self.sent
         self._rto_from_ns = now_ns
         size_bytes = min(self._written.first_bytes, PAYLOAD_BYTES)
-        if size_bytes and self.sent + PAYLOAD_BYTES - self._una <= self._most_bytes:
+        if size_bytes and self.sent + PAYLOAD_BYTES - self._una <= self._window_bytes:
             packet = self._begin(size_bytes, now_ns)
         else:
             packet = self._outstanding[-1]

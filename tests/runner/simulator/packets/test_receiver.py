@@ -3,8 +3,8 @@
 from tests.support.simulator.events import run_all
 from wanbed.ground.impairments import Impairments
 from wanbed.runner.simulator.event_queue import EventQueue
-from wanbed.runner.simulator.packets.packet import Packet
-from wanbed.runner.simulator.packets.receiver import ACKNOWLEDGEMENT_BYTES, Acknowledgement, Receiver
+from wanbed.runner.simulator.packets.packet import UNLIMITED, Acknowledgement, Packet
+from wanbed.runner.simulator.packets.receiver import ACKNOWLEDGEMENT_BYTES, Receiver
 from wanbed.runner.simulator.packets.way import Way
 from wanbed.testbed.network.flow_model.line import PAYLOAD_BYTES
 from wanbed.testbed.network.gateway_plan import NetemPlan
@@ -18,13 +18,22 @@ class Receiving:
     """A receiver that expects ten full segments, and what it has said: times in milliseconds."""
 
     def __init__(
-        self, *, loss: float = 0.0, rate_bytes_per_s: int | None = None, segments: int = 10, size_bytes: int = SIZE
+        self,
+        *,
+        loss: float = 0.0,
+        rate_bytes_per_s: int | None = None,
+        segments: int = 10,
+        size_bytes: int = SIZE,
+        has_answered: bool = True,
+        window_bytes: int = UNLIMITED,
     ) -> None:
         self.events = EventQueue()
         self.acknowledgements: list[tuple[float, int, int]] = []
         self.in_order: list[tuple[float, int]] = []
         back = Way.over(self.events, NetemPlan(BACK_MS * MS, 1000, rate_bytes_per_s, Impairments(loss=loss)), "a")
-        self.receiver = Receiver(self.events, back, self._acknowledged, self._arrived)
+        self.receiver = Receiver(
+            self.events, back, self._acknowledged, self._arrived, has_answered=has_answered, window_bytes=window_bytes
+        )
         self.packets = [Packet(size_bytes * each, size_bytes * (each + 1)) for each in range(segments)]
         for packet in self.packets:
             self.receiver.expect(packet)
@@ -55,21 +64,69 @@ def test_segments_in_order_are_acknowledged_in_twos() -> None:
     ]
 
 
-def test_a_single_segment_is_acknowledged_after_40_ms() -> None:
-    assert Receiving().arrive((1, 0)) == [(41 + BACK_MS, 1 * SIZE, 1)]
-    # Of three the last one's own 40 ms count, though a timer was set for the first one.
-    assert Receiving().arrive((1, 0), (2, 1), (3, 2)) == [(2 + BACK_MS, 2 * SIZE, 2), (43 + BACK_MS, 3 * SIZE, 3)]
+def test_in_a_dialogue_a_single_segment_is_acknowledged_after_four_ticks_and_one() -> None:
+    assert Receiving().arrive((1, 0)) == [(50 + BACK_MS, 1 * SIZE, 1)]
+    # Of three the last one's own ticks count, though a timer was set for the first one.
+    assert Receiving().arrive((1, 0), (2, 1), (13, 2)) == [(2 + BACK_MS, 2 * SIZE, 2), (60 + BACK_MS, 3 * SIZE, 3)]
 
 
-def test_two_delays_one_after_the_other_each_last_40_ms() -> None:
+def test_a_wait_for_nothing_ends_the_dialogue_and_single_segments_are_acknowledged_at_once() -> None:
     receiving = Receiving()
     receiving.arrive((1, 0))
-    assert receiving.arrive((100, 1))[1:] == [(140 + BACK_MS, 2 * SIZE, 2)]
+    assert receiving.arrive((100, 1))[1:] == [(100 + BACK_MS, 2 * SIZE, 2)]
 
 
-def test_more_than_a_segment_and_less_than_one_are_acknowledged_at_once() -> None:
-    for size_bytes in (2 * SIZE, SIZE - 1):
-        assert Receiving(size_bytes=size_bytes).arrive((1, 0)) == [(1 + BACK_MS, size_bytes, 1)]
+def test_without_a_dialogue_the_first_segments_are_acknowledged_one_by_one_and_later_ones_in_twos() -> None:
+    every = Receiving(has_answered=False, segments=30).arrive(*[(each + 1, each) for each in range(30)])
+    # Hello was acknowledged too, before.
+    assert [packets for _, _, packets in every] == [*range(1, 16), *range(17, 30, 2), 30]
+
+
+def test_more_than_a_segment_is_acknowledged_at_once_and_without_a_dialogue_less_than_one_is() -> None:
+    assert Receiving(size_bytes=2 * SIZE).arrive((1, 0)) == [(1 + BACK_MS, 2 * SIZE, 1)]
+    assert Receiving(size_bytes=SIZE - 1, has_answered=False).arrive((1, 0)) == [(1 + BACK_MS, SIZE - 1, 1)]
+
+
+def test_in_a_dialogue_a_second_end_is_acknowledged_at_once() -> None:
+    assert Receiving(size_bytes=500).arrive((1, 0), (3, 1)) == [(3 + BACK_MS, 1000, 2)]
+
+
+def test_a_window_begins_with_64_kib_and_grows_by_twice_what_arrives_in_its_steps() -> None:
+    receiving = Receiving(size_bytes=2 * SIZE, window_bytes=500 * 1024)
+    windows = [receiving.receiver.carried(0).window_bytes]
+    for number in range(3):
+        receiving.receiver.arrive(number, receiving.packets[number])
+        windows.append(receiving.receiver.carried(number).window_bytes)
+    # 65535 and 4 segments of 1448 bytes each time, in steps of 8: 2^18 < 500 KiB < 2^19, where 16 bits tell 2^16.
+    assert windows == [65_536, 71_328, 77_120, 82_912]
+    assert Receiving(window_bytes=50_000).receiver.carried(0).window_bytes == 50_000
+
+
+def test_a_packet_that_answers_carries_what_is_owed_so_that_nothing_else_is_said() -> None:
+    receiving = Receiving()
+    receiver, (first, *_) = receiving.receiver, receiving.packets
+    said: list[Acknowledgement] = []
+    taken: list[Acknowledgement] = []
+
+    def take(now_ns: int, what: Acknowledgement) -> None:
+        # The other direction may send more now, and does.
+        taken.append(what)
+        said.append(receiver.carried(now_ns))
+
+    receiver.answer(take)
+    first.acknowledgement = Acknowledgement(7, 3, is_duplicate=False)
+    assert receiving.arrive((1, 0)) == []
+    assert taken == [first.acknowledgement]
+    assert [(each.next_byte, each.packets) for each in said] == [(SIZE, 1)]
+
+
+def test_an_answer_within_the_delay_of_what_came_begins_a_dialogue() -> None:
+    for answered_ms, waits in ((35, True), (45, False)):
+        receiving = Receiving(has_answered=False)
+        receiving.arrive((1, 0))
+        receiving.receiver.carried(answered_ms * MS)
+        last_ms, *_ = receiving.arrive((50, 1))[-1]
+        assert (last_ms > 50 + BACK_MS) is waits
 
 
 def test_a_segment_that_leaves_a_gap_is_acknowledged_at_once_and_so_is_one_that_fills_it() -> None:
@@ -100,7 +157,7 @@ def test_a_segment_that_comes_twice_is_acknowledged_at_once_and_counts_once() ->
     assert receiving.arrive((1, 0), (2, 0)) == [(2 + BACK_MS, 1 * SIZE, 1)]
     assert receiving.in_order == [(1, 1 * SIZE)]
     # Nothing waits to be acknowledged any more: the next one is alone again.
-    assert receiving.arrive((60, 1))[1:] == [(100 + BACK_MS, 2 * SIZE, 2)]
+    assert receiving.arrive((60, 1))[1:] == [(110 + BACK_MS, 2 * SIZE, 2)]
 
 
 def test_acknowledgements_are_packets_that_the_way_back_loses_and_takes_its_time_for() -> None:

@@ -9,7 +9,8 @@ import pytest
 from wanbed.runner.simulator.event_queue import EventQueue
 from wanbed.runner.simulator.packets.congestion_control import Bbr, Cubic
 from wanbed.runner.simulator.packets.receiver import Receiver
-from wanbed.runner.simulator.packets.sender import RoundTrips, TcpSender, goes_off_ns, late_segment_ns
+from wanbed.runner.simulator.packets.sender import RoundTrips, TcpSender, late_segment_ns
+from wanbed.runner.simulator.packets.tick import goes_off_ns
 from wanbed.runner.simulator.packets.way import Way
 from wanbed.testbed.network.flow_model.line import FRAME_BYTES, PAYLOAD_BYTES
 from wanbed.testbed.network.gateway_plan import NetemPlan
@@ -56,8 +57,9 @@ class Connection:
         rate_bps: int | None = None,
         most_segments: int = 1,
         rtt_ns: int = 0,
+        events: EventQueue | None = None,
     ) -> None:
-        self.events = EventQueue()
+        self.events = events or EventQueue()
         self.forth = LosingWay(self.events, loses, rate_bps)
         self.congestion = congestion or Cubic()
         self.sender = TcpSender(
@@ -75,8 +77,8 @@ class Connection:
         self.in_order: list[tuple[int, int]] = []
         self.carries: list[tuple[int, int, int]] = []
         self.most_waiting = 0
-        back = LosingWay(self.events, loses_back)
-        receiver = Receiver(self.events, back, self.sender.acknowledged, self._arrived)
+        self.back = LosingWay(self.events, loses_back)
+        receiver = Receiver(self.events, self.back, self.sender.acknowledged, self._arrived, has_answered=True)
         self.sender.connect(receiver)
 
     def progressed(self, sender: TcpSender, now_ns: int) -> None:
@@ -164,11 +166,11 @@ def test_a_window_that_is_not_filled_does_not_grow_beyond_twice_what_was_in_flig
         assert connection.congestion.window == window
 
 
-@pytest.mark.parametrize(("segments", "again_ms"), [(2, 80), (3, 80), (4, 40), (10, 40)])
+@pytest.mark.parametrize(("segments", "again_ms"), [(2, 60), (3, 60), (4, 40), (10, 40)])
 def test_a_lost_segment_is_sent_again_once_three_later_ones_have_arrived_or_after_a_while(
     segments: int, again_ms: int
 ) -> None:
-    # RACK waits for a reordered segment for an eighth of a round trip. The kernel's timer adds two ticks and one.
+    # RACK waits for a reordered segment for an eighth of a round trip. The kernel's timer adds 2 ms and a tick.
     connection = sent(segments, loses=[0])
     assert connection.run() == {0: segments, again_ms: 1}
     assert connection.in_order == [(again_ms + WAY_MS, segments * PAYLOAD_BYTES)]
@@ -193,11 +195,11 @@ def test_losses_of_two_rounds_reduce_the_window_twice() -> None:
     assert len(connection.forth.packets) == 80 + 2
 
 
-def test_a_lost_end_is_probed_after_two_round_trips_and_two_ticks() -> None:
+def test_a_lost_end_is_probed_after_two_round_trips_and_two_milliseconds() -> None:
     connection = sent(10, loses=[8, 9])
-    # Acknowledged at 40 ms: 40 + 2 * 40 + 20 ms, and a tick. The probe shows that the one before it is lost.
-    assert connection.run() == {0: 10, 150: 1, 190: 1}
-    assert connection.in_order[-1] == (210, 10 * PAYLOAD_BYTES)
+    # Acknowledged at 40 ms: 40 + 2 * 40 + 2 ms, in ticks, and one more. The probe shows that the one before it is lost.
+    assert connection.run() == {0: 10, 140: 1, 180: 1}
+    assert connection.in_order[-1] == (200, 10 * PAYLOAD_BYTES)
     assert connection.congestion.threshold == 18 * 717 // 1024
 
 
@@ -209,7 +211,7 @@ def test_a_probe_of_a_single_segment_would_wait_for_a_delayed_acknowledgement_so
 def test_a_probe_that_mends_a_loss_reduces_the_window_once_more_than_it_has_arrived() -> None:
     # The last of four is lost, and so is the acknowledgement of the third one.
     connection = written(4, [3], loses_back=[1])
-    assert connection.run() == {0: 4, 150: 1}
+    assert connection.run() == {0: 4, 140: 1}
     assert connection.congestion.window == 10
     connection.write(200, 2)
     connection.run()
@@ -266,7 +268,7 @@ def test_a_packet_that_could_be_larger_waits_for_an_acknowledgement_that_comes_s
 
 def test_a_probe_sends_what_is_new_if_there_is_any_and_what_was_lost_is_sent_once() -> None:
     connection = written(60, range(10, 30))
-    assert connection.run(160) == {0: 10, 40: 20, 150: 1}
+    assert connection.run(160) == {0: 10, 40: 20, 140: 1}
     assert connection.sender.sent == 31 * PAYLOAD_BYTES
     connection.run()
     assert len(connection.forth.packets) == 60 + 20
@@ -275,14 +277,14 @@ def test_a_probe_sends_what_is_new_if_there_is_any_and_what_was_lost_is_sent_onc
 
 def test_a_probe_sends_nothing_new_beyond_what_may_be_in_flight() -> None:
     connection = written(60, range(10, 20), most_bytes=10 * PAYLOAD_BYTES)
-    assert connection.run(160) == {0: 10, 40: 10, 150: 1}
+    assert connection.run(160) == {0: 10, 40: 10, 140: 1}
     assert connection.sender.sent == 20 * PAYLOAD_BYTES
 
 
 def test_a_flight_that_is_lost_is_sent_again_after_a_second_by_slow_start() -> None:
     connection = sent(10, loses=range(10))
     # The acknowledgement of a single segment is delayed by 40 ms.
-    assert connection.run() == {0: 10, 1010: 1, 1090: 2, 1130: 4, 1170: 3}
+    assert connection.run() == {0: 10, 1010: 1, 1100: 2, 1140: 4, 1180: 3}
     assert connection.congestion.threshold == 10 * 717 // 1024
 
 
@@ -363,15 +365,15 @@ def test_after_a_pause_bbr_sends_as_if_there_had_been_none() -> None:
 
 
 def test_a_probe_that_is_lost_too_is_followed_by_a_timeout() -> None:
-    # 150 ms, then 40 + 200 ms and a tick.
-    assert list(sent(10, loses=[8, 9, 10]).run())[:3] == [0, 150, 400]
+    # 140 ms, then 40 + 200 ms and a tick.
+    assert list(sent(10, loses=[8, 9, 10]).run())[:3] == [0, 140, 390]
 
 
 def test_each_flight_that_loses_its_end_is_probed() -> None:
-    connection = written(4, [3, 8], loses_back=[1, 4])
+    connection = written(4, [3, 8], loses_back=[1, 5])
     connection.write(1000, 4)
-    # The third segment was acknowledged after 230 ms: 1040 + 2 (40 + 190 / 8) + 20 ms, and a tick.
-    assert list(connection.run())[:4] == [0, 150, 1000, 1200]
+    # The third segment was acknowledged after 180 ms, and two after 40: 1040 + 2 (40 + 140 / 8 * (7 / 8)^2) + 2 ms.
+    assert list(connection.run())[:4] == [0, 140, 1000, 1160]
 
 
 def measured(*times_ms: int) -> RoundTrips:
@@ -415,9 +417,9 @@ def test_the_variation_decreases_by_a_quarter_of_its_distance_to_the_largest_of_
     assert timeouts_ms == [400 + 800, 400 + 800 - (800 - 450) / 4, 400 + 712.5 - (712.5 - 337.5) / 4]
 
 
-def test_a_probe_is_sent_after_two_round_trips_and_two_ticks_or_a_delayed_acknowledgement() -> None:
+def test_a_probe_is_sent_after_two_round_trips_and_two_milliseconds_or_a_delayed_acknowledgement() -> None:
     round_trips = measured(40)
-    assert round_trips.probe_ns(2) == round_trips.probe_ns(9) == (2 * 40 + 20) * MS
+    assert round_trips.probe_ns(2) == round_trips.probe_ns(9) == (2 * 40 + 2) * MS
     assert round_trips.probe_ns(1) == (2 * 40 + 200) * MS
 
 
@@ -444,6 +446,31 @@ def test_a_timer_goes_off_a_tick_after_the_whole_ticks_that_its_time_is_rounded_
     assert goes_off_ns(from_ms * MS, wait_ms * MS) == off_ms * MS
 
 
-def test_a_late_segment_is_waited_for_two_ticks_longer() -> None:
-    assert late_segment_ns(40 * MS, 0) == (40 + 20 + 10) * MS
-    assert late_segment_ns(40 * MS, 5 * MS) == (40 + 30 + 10) * MS
+def test_a_late_segment_is_waited_for_two_milliseconds_longer_in_ticks() -> None:
+    assert late_segment_ns(40 * MS, 0) == (40 + 10 + 10) * MS
+    assert late_segment_ns(40 * MS, 9 * MS) == (40 + 20 + 10) * MS
+
+
+def test_a_full_buffer_is_sent_before_more_is_written_and_does_not_wait_for_the_acknowledgement_that_is_due() -> None:
+    congestion = Cubic()
+    congestion.window = 12
+    connection = Connection(congestion=congestion, most_segments=4, rtt_ns=40 * MS)
+    connection.write(0, 1)
+    # The acknowledgement of the single segment could come now, but is delayed.
+    connection.events.at(40 * MS, lambda now_ns, _: connection.sender.write(20 * PAYLOAD_BYTES, now_ns), None)
+    connection.run(until_ms=41)
+    assert [round(size_bytes / FRAME_BYTES) for _, size_bytes in connection.forth.packets] == [1, 2, 2, 2, 2, 2, 1]
+
+
+def test_a_packet_of_the_other_direction_carries_the_acknowledgement_that_is_owed() -> None:
+    other = written(1)
+    one = Connection(events=other.events)
+    for sends, receives in ((one, other), (other, one)):
+        sends.sender.answer(receives.sender.receiver)
+        receives.sender.receiver.answer(sends.sender.acknowledged)
+    one.write(30, 1)
+    one.run(until_ms=50)
+    assert other.sender.in_flight == 0
+    # The answer itself is acknowledged by a packet of its own, since nothing is sent any more.
+    one.run()
+    assert (len(other.back.packets), len(one.back.packets)) == (0, 1)

@@ -38,8 +38,8 @@ class Acknowledgement(NamedTuple):
 class Packet:
     """A packet of a connection's stream, from byte ``start`` to before byte ``end``: one segment, or several at once.
 
-    ``segments`` counts them, as congestion windows do. ``acknowledgement`` is what it tells about the other direction,
-    if that has bytes too.
+    ``segments`` counts them, of ``segment_bytes`` at most each, as congestion windows do. ``acknowledgement`` is what
+    it tells about the other direction, if that has bytes too.
     """
 
     __slots__ = (
@@ -56,9 +56,9 @@ class Packet:
         "start",
     )
 
-    def __init__(self, start: int, end: int) -> None:
+    def __init__(self, start: int, end: int, segment_bytes: int = PAYLOAD_BYTES) -> None:
         self.start, self.end = start, end
-        self.segments = -(-(end - start) // PAYLOAD_BYTES)
+        self.segments = -(-(end - start) // segment_bytes)
         self.sent_ns = 0
         self.in_flight = self.is_lost = self.is_acknowledged = self.resent = False
         self.arrived = False

@@ -15,7 +15,7 @@ from wanbed.runner.simulator.packets.way import Gateways
 from wanbed.runner.tcp.channel import Accepted, Known, Left
 from wanbed.testbed.network.flow_model.line import Line
 from wanbed.testbed.network.flow_model.striping import Striping
-from wanbed.testbed.network.shared_rate import FRAMES_MAX
+from wanbed.testbed.network.shared_rate import most_frames
 from wanbed.testbed.network.tcp_settings import TcpSettings
 from wanbed.workloads.transport.frame import HEADER_BYTES
 
@@ -243,8 +243,9 @@ class PacketLinks:
                 most_bytes=tcp.window_bytes,
                 unsent_bytes=unsent_bytes,
                 restarts=tcp.restarts_after_idle,
-                most_segments=self._gateways.super_packet_frames(source) or FRAMES_MAX,
+                most_segments=self._gateways.super_packet_frames(source) or most_frames(line.frame_bytes),
                 rtt_ns=line.rtt_ns,
+                segment_bytes=line.payload_bytes,
             )
             back = self._gateways.way(destination, source)
             receiver = Receiver(
@@ -254,6 +255,7 @@ class PacketLinks:
                 _arrival(channel, sender),
                 window_bytes=tcp.window_bytes,
                 has_answered=calls,
+                segment_bytes=line.payload_bytes,
             )
             sender.connect(receiver)
             channel.add(sender)

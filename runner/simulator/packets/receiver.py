@@ -42,7 +42,8 @@ class Receiver:
 
     ``back`` carries acknowledgements, which call ``acknowledged``. ``in_order`` is called when more has arrived without
     gaps, with the time and the first byte that is missing. ``window_bytes`` may be under way at most. ``has_answered``
-    is whether this end has said hello at once when the other did, as the one that was called.
+    is whether this end has said hello at once when the other did, as the one that was called. Full segments have
+    ``segment_bytes``.
     """
 
     __slots__ = (
@@ -64,6 +65,7 @@ class Receiver:
         "_most_bytes",
         "_next_byte",
         "_quick",
+        "_segment_bytes",
         "_timer_ns",
         "_unacknowledged_bytes",
         "_window_bytes",
@@ -79,8 +81,10 @@ class Receiver:
         *,
         window_bytes: int = UNLIMITED,
         has_answered: bool = False,
+        segment_bytes: int = PAYLOAD_BYTES,
     ) -> None:
         self._events, self._back = events, back
+        self._segment_bytes = segment_bytes
         self._acknowledged, self._in_order = acknowledged, in_order
         self._answers: Acknowledged | None = None
         self._expected: deque[Packet] = deque()
@@ -126,7 +130,7 @@ class Receiver:
         self._received(now_ns, size_bytes)
         self._take_answer(now_ns, packet)
         if self._is_owed:
-            if had_gap or self._unacknowledged_bytes > PAYLOAD_BYTES or self._is_prompt(size_bytes):
+            if had_gap or self._unacknowledged_bytes > self._segment_bytes or self._is_prompt(size_bytes):
                 self._acknowledge(now_ns)
             else:
                 self._delay(now_ns)
@@ -143,9 +147,9 @@ class Receiver:
         elif passed > _IDLE_TICKS:
             self._quick = _MOST_QUICK
         self._came_tick = tick
-        self._ends += size_bytes < PAYLOAD_BYTES
+        self._ends += size_bytes < self._segment_bytes
         if size_bytes >= _GROWS_FROM_BYTES and self._window_bytes < self._most_bytes:
-            grown = self._window_bytes + 2 * max(size_bytes, PAYLOAD_BYTES)
+            grown = self._window_bytes + 2 * max(size_bytes, self._segment_bytes)
             self._window_bytes = min(grown, self._most_bytes)
             self._quick |= 1
 
@@ -157,7 +161,7 @@ class Receiver:
         """Tell whether a segment is acknowledged at once, or when it is read, which is at once for an end."""
         if self._is_dialogue:
             return self._ends > 1
-        return self._quick > 0 or size_bytes < PAYLOAD_BYTES
+        return self._quick > 0 or size_bytes < self._segment_bytes
 
     def _delay(self, now_ns: int) -> None:
         due_ns = goes_off_ns(now_ns, min(self._delay_ticks, _MOST_DELAY_TICKS) * TICK_NS)

@@ -172,8 +172,8 @@ class _Written:
 class TcpSender:
     """The sending end. ``most_bytes`` may be in flight, ``unsent_bytes`` may wait to be sent.
 
-    ``restarts`` is whether the window is reduced after a pause. ``most_segments`` is how many a packet may have, and
-    ``rtt_ns`` the round trip in which the connection was made.
+    ``restarts`` is whether the window is reduced after a pause. ``most_segments`` is how many a packet may have, of
+    ``segment_bytes`` at most each, and ``rtt_ns`` the round trip in which the connection was made.
     """
 
     def __init__(
@@ -188,6 +188,7 @@ class TcpSender:
         restarts: bool,
         most_segments: int = 1,
         rtt_ns: int = 0,
+        segment_bytes: int = PAYLOAD_BYTES,
     ) -> None:
         self.congestion = congestion
         self._bbr = congestion if isinstance(congestion, Bbr) else None
@@ -197,10 +198,11 @@ class TcpSender:
         self._events, self._stream, self._forth = events, stream, forth
         self._most_bytes, self._restarts = most_bytes, restarts
         self._unsent_bytes = unsent_bytes
-        self._most_segments = max(1, min(most_segments, _MOST_BYTES // PAYLOAD_BYTES))
+        self._segment_bytes = segment_bytes
+        self._most_segments = max(1, min(most_segments, _MOST_BYTES // self._segment_bytes))
         self._window_bytes = self._widest_bytes = min(most_bytes, _FIRST_WINDOW_BYTES)
         self._whole = self._most_segments
-        self._written = _Written(PAYLOAD_BYTES)
+        self._written = _Written(self._segment_bytes)
         self._answered: Receiver | None = None
         self._state = _State.OPEN
         self._outstanding: deque[Packet] = deque()
@@ -272,10 +274,12 @@ class TcpSender:
         """Hand over bytes, of which is sent what may be sent now."""
         if self._restarts and not self._outstanding and self._last_sent_ns >= 0:
             self._restart_if_idle(now_ns)
-        if self._bbr is not None and self.unsent < PAYLOAD_BYTES and self.in_flight < self.congestion.window:
+        if self._bbr is not None and self.unsent < self._segment_bytes and self.in_flight < self.congestion.window:
             self._bbr.ran_out(self.in_flight)
         written = self._written
-        written.most_bytes = max(min(self._whole, self._widest_bytes // 2 // PAYLOAD_BYTES), 1) * PAYLOAD_BYTES
+        written.most_bytes = (
+            max(min(self._whole, self._widest_bytes // 2 // self._segment_bytes), 1) * self._segment_bytes
+        )
         while size_bytes := size_bytes - written.write(size_bytes):
             if written.is_last:
                 self._push(now_ns, is_writing=True)
@@ -322,25 +326,25 @@ class TcpSender:
         doublings = self._round_trips.least_ns // _QUICK_NS
         if doublings < _QUICK_DOUBLINGS:
             size_bytes += _MOST_BYTES >> doublings
-        return min(max(min(size_bytes, _MOST_BYTES) // PAYLOAD_BYTES, _LEAST_SEGMENTS), self._most_segments)
+        return min(max(min(size_bytes, _MOST_BYTES) // self._segment_bytes, _LEAST_SEGMENTS), self._most_segments)
 
     def _next_bytes(self, most: int, now_ns: int, *, may_defer: bool) -> tuple[int, bool]:
         """Return how many new bytes the next packet has, and if none whether the congestion window lets it wait."""
         length = self._written.first_bytes
         room = self._una + self._window_bytes - self.sent
-        if not length or room < min(length, PAYLOAD_BYTES):
+        if not length or room < min(length, self._segment_bytes):
             return 0, False
         window = self.congestion.window
         free = window - self.in_flight
-        if may_defer and length > PAYLOAD_BYTES:
+        if may_defer and length > self._segment_bytes:
             defers, limited = self._defers(length, room, free, most, now_ns)
             if defers:
                 return 0, limited
-        whole = min(max(window // 2, 1), free, most) * PAYLOAD_BYTES
+        whole = min(max(window // 2, 1), free, most) * self._segment_bytes
         needed = min(length, room)
         if whole <= needed:
             return whole, False
-        partial = needed % PAYLOAD_BYTES
+        partial = needed % self._segment_bytes
         # The end of what was written goes with the rest; what the receive window cuts off waits.
         return (needed if needed == length else needed - partial), False
 
@@ -351,11 +355,11 @@ class TcpSender:
         """
         if self._state is not _State.OPEN or now_ns - self._last_sent_ns > _RECENT_NS or not self._outstanding:
             return False, False
-        congested = free * PAYLOAD_BYTES
+        congested = free * self._segment_bytes
         limit = min(room, congested)
-        if limit >= most * PAYLOAD_BYTES or (not self._written.is_last and limit >= length):
+        if limit >= most * self._segment_bytes or (not self._written.is_last and limit >= length):
             return False, False
-        if limit >= min(self._window_bytes, self.congestion.window * PAYLOAD_BYTES) // _WINDOW_PART:
+        if limit >= min(self._window_bytes, self.congestion.window * self._segment_bytes) // _WINDOW_PART:
             return False, False
         smooth_ns = self._round_trips.smooth_ns
         if self._outstanding[0].sent_ns + smooth_ns - now_ns > min(smooth_ns // 2, _RECENT_NS):
@@ -366,7 +370,7 @@ class TcpSender:
 
     def _begin(self, size_bytes: int, now_ns: int) -> Packet:
         """Return a new packet of the next bytes."""
-        packet = Packet(self.sent, self.sent + size_bytes)
+        packet = Packet(self.sent, self.sent + size_bytes, self._segment_bytes)
         self._written.send(size_bytes)
         if not self._outstanding:
             self._rto_from_ns = now_ns
@@ -414,7 +418,7 @@ class TcpSender:
         if smooth_ns:
             percent = 200 if congestion.window < congestion.threshold // 2 else 120
             most = max(congestion.window, self._out)
-            self._pace_bytes_per_s = PAYLOAD_BYTES * most * percent * _NS_PER_S // (100 * smooth_ns)
+            self._pace_bytes_per_s = self._segment_bytes * most * percent * _NS_PER_S // (100 * smooth_ns)
 
     def _next_lost(self) -> Packet | None:
         lost = self._lost
@@ -673,8 +677,8 @@ class TcpSender:
         """Send something to learn whether the last packets have arrived (RFC 8985, section 7)."""
         self._probed = self.sent
         self._rto_from_ns = now_ns
-        size_bytes = min(self._written.first_bytes, PAYLOAD_BYTES)
-        if size_bytes and self.sent + PAYLOAD_BYTES - self._una <= self._window_bytes:
+        size_bytes = min(self._written.first_bytes, self._segment_bytes)
+        if size_bytes and self.sent + self._segment_bytes - self._una <= self._window_bytes:
             packet = self._begin(size_bytes, now_ns)
         else:
             packet = self._outstanding[-1]

@@ -31,12 +31,14 @@ def links(
     back_ms: int = 30,
     loss: float = 0.0,
     intra: str = "unlimited",
+    mtu_bytes: int = 1500,
     **there: str,
 ) -> PacketLinks:
     """Return the links between two hosts in the east and two in the west, 20 ms there; ``there`` are rates."""
     document = {
         "datacenters": [{"name": name, "hosts": 2} for name in ("east", "west")],
         "intra": {"latency": "0ms", "rate": intra},
+        "mtu": f"{mtu_bytes}B",
         "wan": {"latency": "20ms"},
         "links": [
             {"from": "east", "to": "west", "loss": f"{100 * loss}%", **there},
@@ -86,6 +88,19 @@ def test_a_transfer_has_left_a_latency_before_its_last_segment_arrives() -> None
     assert sending.accepted == [("a", 5)]
     assert sending.channel.arrival_ns(8 * MS) == 28 * MS
     assert sending.channel.report_ns(28 * MS) == 58 * MS
+
+
+@pytest.mark.parametrize(("mtu_bytes", "rounds"), [(9001, 0), (1500, 2)])
+def test_a_first_window_has_ten_segments_of_the_mtu(mtu_bytes: int, rounds: int) -> None:
+    events = EventQueue()
+    line = Line(10**9, 20 * MS, headers=True, mtu_bytes=mtu_bytes)
+    made = links(events, back_ms=20, mtu_bytes=mtu_bytes, node_pair_rate="1Gbit")
+    channel = made.channel(line, ("east-0", "west-0"), 1, TcpSettings(2**20), unsent_bytes=1 << 20)
+    left: list[float] = []
+    # A window of ten segments of 8949 bytes holds them, of which hosts take 64 KiB at first; of 1448, the third does.
+    channel.queue(0, 7 * 8949, lambda _, last_ns: left.append(last_ns / MS))
+    run_all(events)
+    assert left == [pytest.approx(40 * rounds + line.duration_ns(7 * 8949) / MS, abs=1)]
 
 
 @pytest.mark.parametrize(("asked_ms", "known_ms"), [(0, 20.07), (10, 79.07)])

@@ -41,7 +41,7 @@ def write_tables(path: Path, schema: pa.Schema, tables: Iterable[pa.Table], *, c
     # Arrow's own schema would say that the columns are codes. Without it, its metadata are not written either.
     with naming(path), pq.ParquetWriter(path, own, compression="zstd", store_schema=not coded) as file:
         if coded:
-            file.add_key_value_metadata(schema.metadata)
+            file.add_key_value_metadata({name.decode(): text.decode() for name, text in schema.metadata.items()})
         for table in tables:
             file.write_table(table)
 

@@ -18,6 +18,7 @@ from wanbed.results.records.table_files import coded_schema
 from wanbed.results.records.trial_id import TrialId
 
 _ROWS = 2**20
+_TENSORS = "", ACTIVATION, GRADIENT
 _TRANSFERS = SPAN_KINDS.index("send"), SPAN_KINDS.index("receive")
 
 
@@ -40,7 +41,7 @@ class TrialSpans:
         datacenters = _texts([owner.datacenter for owner in owners])
         places = np.array([(o.rank, o.gpu, o.pipeline, o.stage) for o in owners], np.int32).reshape(-1, 4)
         stages = np.array([owner.stage for owner in owners], np.int64)
-        kinds, tensors = _texts(SPAN_KINDS), _texts(["", ACTIVATION, GRADIENT])
+        kinds, tensors = _texts(SPAN_KINDS), _texts(_TENSORS)
         for piece in _pieces(len(spans.rank)):
             position = spans.rank[piece]
             rank, gpu, pipeline, stage = places[position].T
@@ -66,7 +67,7 @@ class TrialSpans:
                 columns["tensor"] = tensors.take(spans.tensor[piece])
                 columns[VIRTUAL_STAGE] = pa.array(virtual_stage, mask=virtual_stage < 0)
             elif isinstance(spans, TraceSpanColumns):
-                columns["tensor"] = _tensor_or_ranks(spans, piece, tensors)
+                columns["tensor"] = _tensor_or_ranks(spans, piece)
             else:
                 columns["tensor"] = tensors.take(_tensor(spans.kind[piece], stage, peer, stages))
             yield _table(self.schema, key, columns, len(position))
@@ -111,20 +112,20 @@ def _tensor(kind: Column, stage: Column, peer: Column, stages: Column) -> Column
     return np.where(transfers, np.where(later == (kind == _TRANSFERS[0]), 1, 2), 0)
 
 
-def _tensor_or_ranks(spans: TraceSpanColumns, piece: slice, tensors: pa.DictionaryArray) -> pa.DictionaryArray:
+def _tensor_or_ranks(spans: TraceSpanColumns, piece: slice) -> "pa.DictionaryArray[Any, Any]":
     """Return what each message carries, or its two ranks, like 0,2, where that is not known; else an empty text."""
     kind, rank, peer, tensor = (column[piece] for column in (spans.kind, spans.rank, spans.peer, spans.tensor))
     unknown = np.isin(kind, _TRANSFERS) & (peer >= 0) & (tensor == 0)
     sends = kind == _TRANSFERS[0]
     ends = np.stack((np.where(sends, rank, peer), np.where(sends, peer, rank)), axis=1)
     distinct, number = np.unique(ends[unknown], axis=0, return_inverse=True)
-    texts = _texts([*tensors.to_pylist(), *(between_ranks(*pair) for pair in distinct.tolist())])
+    texts = _texts([*_TENSORS, *(between_ranks(*pair) for pair in distinct.tolist())])
     index = tensor.copy()
-    index[unknown] = len(tensors) + number.reshape(-1)
+    index[unknown] = len(_TENSORS) + number.reshape(-1)
     return texts.take(index)
 
 
-def _texts(texts: Sequence[str]) -> pa.DictionaryArray:
+def _texts(texts: Sequence[str]) -> "pa.DictionaryArray[Any, Any]":
     """Return texts as codes, of which rows are taken sooner than of texts."""
     return pa.array(texts, pa.string()).dictionary_encode()
 

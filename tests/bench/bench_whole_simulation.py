@@ -18,13 +18,14 @@ import yaml
 from playwright.sync_api import sync_playwright
 
 from tests.bench.bench_simulator import document
-from tests.results.test_report_in_chromium import CHROMIUM, WIDTHS
 from tests.support.runner.wanbed_command import WANBED
 from wanbed.ground.garbage import collect_rarely
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.simulator.variant_simulation import simulate_variant
 
 GPUS, GPUS_OF_PAGE = 10_240, 4_000
+CHROMIUM = "/usr/bin/chromium"
+WIDTHS = (1280, 400)
 MAX_PEAK_MIB, MAX_OPENING_S = 1024, 2.0
 ROOT = Path(__file__).parents[2]
 

@@ -10,7 +10,6 @@ from wanbed.runner.resolve.packet_draws import draws_packets
 from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 from wanbed.runner.resolve.placement import Pair
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
-from wanbed.runner.resolve.stage_rings import ring_pairs
 from wanbed.testbed.network.ethernet import ETHERNET_HEADER_BYTES
 from wanbed.testbed.network.gateway_layout import super_packets
 from wanbed.testbed.network.goodput import TCP_OVERHEAD_BYTES
@@ -121,5 +120,6 @@ def _sent_bytes(variant: PipelineVariant) -> Iterator[tuple[Pair, int]]:
     if variant.pipelines == 1:
         return
     for stage, gradient_bytes in enumerate(work.gradient_bytes):
-        for ring in variant.rings(stage).rings:
-            yield from ((pair, 2 * gradient_bytes) for pair in ring_pairs(ring) if pair[0].host != pair[1].host)
+        rings = variant.rings(stage)
+        hop_bytes = 2 * gradient_bytes if rings.butterfly is None else rings.summed_bytes(gradient_bytes)[0]
+        yield from ((pair, hop_bytes) for pair in rings.pairs if pair[0].host != pair[1].host)

@@ -57,3 +57,21 @@ def test_packets_are_counted_on_lines_without_rate_and_latency() -> None:
     (point,) = parse_experiment(document, "exp.yaml", Path()).points()
     (variant,) = point.variants
     assert [follows_packets(point.topology, variant, iterations) for iterations in (2, 10**9)] == [True, False]
+
+
+def test_a_butterfly_sends_no_more_packets_than_a_ring_though_between_more_hosts() -> None:
+    datacenters = [{"name": name, "hosts": 1} for name in "abcdef"]
+
+    def follows(all_reduce: str, iterations: int) -> bool:
+        document = {
+            **experiment({}),
+            "topology": {"datacenters": datacenters, "wan": {"latency": "20ms", "node_pair_rate": "100Mbit"}},
+            "compute": {"forward": "10ms", "activation": "1B", "gradient": "10MB"},
+            "training": {"stages": 1, "pipelines": 6, "microbatches": 1, "iterations": 2},
+            "variants": [{"name": "own", "schedule": "dp", "transport": {"all_reduce": all_reduce}}],
+        }
+        (point,) = parse_experiment(document, "exp.yaml", Path()).points()
+        return follows_packets(point.topology, point.variants[0], iterations)
+
+    assert [follows("ring", iterations) for iterations in (2, 3)] == [True, False]
+    assert [follows("butterfly", iterations) for iterations in (2, 3)] == [True, False]

@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 ROOT := $(shell [ "$$(id -u)" -eq 0 ] || echo sudo)
 PROOF := .venv/bin/python -m tests.proof
-.PHONY: demo paper bad-days which-training program test test-pure test-times mutants reliability soak soak-due compiled virtual gpu-kit lint collected bench root clean
+.PHONY: demo paper bad-days which-training foretold program test test-pure test-times mutants reliability soak soak-due compiled virtual gpu-kit lint collected bench root clean
 
 # If links or machine were not as they should be, wanbed's last line says so, and make adds its own "Error 1" below it.
 demo: root
@@ -30,6 +30,10 @@ bad-days: root virtual
 which-training: root virtual compiled
 	./setup.sh test
 	$(ROOT) .venv/bin/python -m studies.which_training
+
+# What others have published, simulated from their texts: docs/foretold.md, five minutes on two cores.
+foretold: compiled
+	.venv/bin/python -m studies.foretold
 
 # A training program over an emulated WAN: PROGRAM is ddp, fsdp2, torchft-diloco, diloco-beside-torchft, accelerate-tiny or
 # deepspeed-zero. Its exact versions are installed first; what they bring to .venv/bin is on the program's PATH.

@@ -1,0 +1,1 @@
+"""Foretell measurements that others have published, from their texts alone: sources, simulation, and the page."""

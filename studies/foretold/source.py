@@ -1,0 +1,175 @@
+"""Read a source: a folder with what somebody published, the experiments that say the same, and how the two are joined.
+
+A folder has ``source.yaml``, experiment files, and tables of published figures as CSV, in the words of the source. A
+*form* turns each row of a table into an experiment. Its texts name columns of the table: ``$nodes`` stands for the
+row's value there.
+"""
+
+import csv
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from string import Template
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+FOLDER = Path(__file__).parent / "sources"
+PUBLISHED = "published"
+"""The column of a table that has what the source measured."""
+
+Text = Annotated[str, Field(min_length=1)]
+Counted = Literal["foretold", "explained", "tried"]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Input(_Strict):
+    """One input of the experiments, and where the source states it."""
+
+    input: Text
+    where: Text
+
+
+class Missing(_Strict):
+    """Published rows that no experiment can say yet, and the feature that they need."""
+
+    rows: Text
+    feature: Text
+
+
+class Form(_Strict):
+    """One way to say a group's rows as experiments. It is the same for all rows.
+
+    ``counted`` is ``foretold`` if the text of the source alone fixes the form, ``explained`` if it was chosen with the
+    figures in view, and ``tried`` if it stands on the page for comparison only. The simulated figure is the sum over
+    the sweep points of ``column`` of the run's summary, each with its weight: ``times`` over ``per``. With an
+    ``amount`` it is that amount over the sum: a throughput.
+    """
+
+    name: Text
+    counted: Counted
+    why: Text
+    experiment: Text
+    variant: Text
+    values: Mapping[str, str] = {}
+    column: Text = "iteration_time_s"
+    times: Text = "[1]"
+    per: Text = "1"
+    amount: float | None = None
+
+
+class Group(_Strict):
+    """Rows of one table that are measured, said and judged alike."""
+
+    name: Text
+    title: Text
+    table: Text
+    shown: tuple[Text, ...]
+    unit: Literal["s", "share", "samples/s"] = "s"
+    misses: Text = "none"
+    forms: tuple[Form, ...]
+
+    @model_validator(mode="after")
+    def _one_form_counts(self) -> "Group":
+        counted = [form.counted for form in self.forms]
+        if counted.count("foretold") > 1 or counted.count("explained") > 1 or {*counted} == {"tried"}:
+            raise ValueError(f"{self.name}: one form is foretold, or one explained, or one of each; others are tried")
+        if len({form.name for form in self.forms}) < len(self.forms):
+            raise ValueError(f"{self.name}: two forms have the same name")
+        return self
+
+
+class SourceText(_Strict):
+    """What ``source.yaml`` has."""
+
+    title: Text
+    origin: Text
+    inputs: tuple[Input, ...]
+    not_published: tuple[Text, ...]
+    cannot_say: tuple[Missing, ...] = ()
+    groups: tuple[Group, ...]
+
+
+@dataclass(frozen=True)
+class Source:
+    """A source, read from its folder."""
+
+    folder: Path
+    text: SourceText
+
+    @classmethod
+    def read(cls, folder: Path) -> "Source":
+        """Read a folder. Raise ValueError for what it says wrongly."""
+        written = yaml.safe_load((folder / "source.yaml").read_text(encoding="utf-8"))
+        return cls(folder, SourceText.model_validate(written))
+
+    @cached_property
+    def rows(self) -> tuple["Row", ...]:
+        """Every row of every form of every group."""
+        return tuple(self._rows())
+
+    def _rows(self) -> Iterator["Row"]:
+        for group in self.text.groups:
+            for cells in table(self.folder / group.table):
+                for form in group.forms:
+                    yield Row(self.folder, group, form, cells)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One published figure, said in one form."""
+
+    folder: Path
+    group: Group
+    form: Form
+    cells: Mapping[str, str]
+
+    @property
+    def label(self) -> str:
+        """The row in the words of its table."""
+        return ", ".join(self.cells[column] for column in self.group.shown)
+
+    @property
+    def published(self) -> float:
+        """What was measured."""
+        return float(self.cells[PUBLISHED])
+
+    @property
+    def experiment(self) -> Path:
+        """The experiment file."""
+        return self.folder / self._filled(self.form.experiment)
+
+    @property
+    def variant(self) -> str:
+        """The variant of the experiment that is the row's."""
+        return self._filled(self.form.variant)
+
+    @property
+    def values(self) -> Mapping[str, Any]:
+        """The values that replace some of the file's, by their paths."""
+        return {path: yaml.safe_load(self._filled(text)) for path, text in self.form.values.items()}
+
+    @property
+    def weights(self) -> tuple[float, ...]:
+        """The factor of each sweep point's figure."""
+        per = float(self._filled(self.form.per))
+        return tuple(times / per for times in yaml.safe_load(self._filled(self.form.times)))
+
+    def _filled(self, text: str) -> str:
+        return Template(text).substitute(self.cells)
+
+
+def table(path: Path) -> list[dict[str, str]]:
+    """Return the rows of a table, by column. Lines that begin with # are left out."""
+    lines = [line for line in path.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
+    return list(csv.DictReader(lines))
+
+
+def sources(folder: Path = FOLDER) -> tuple[Source, ...]:
+    """Return every source below a folder, by name."""
+    return tuple(Source.read(each.parent) for each in sorted(folder.glob("*/source.yaml")))

@@ -83,6 +83,13 @@ def test_invalid_rings_name_the_field(changed: dict[str, Any], fault: str) -> No
         RingsConfig(**{"replicas": (RING,)} | changed)
 
 
+def test_a_butterfly_is_of_pairs() -> None:
+    pairs = (RingConfig((0, 2)), RingConfig((1, 2)))
+    assert RingsConfig(pairs, butterfly=True).every == pairs
+    with pytest.raises(ValueError, match="butterfly: the replicas exchange pair by pair"):
+        RingsConfig((*pairs, RingConfig((2, 3, 4))), butterfly=True)
+
+
 def test_a_stage_has_one_microbatch_at_least() -> None:
     assert BoundariesConfig(microbatches=1).microbatches == 1
     with pytest.raises(ValueError, match=r"^microbatches: 0 is below 1$"):

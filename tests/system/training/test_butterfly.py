@@ -13,6 +13,11 @@ from wanbed.runner.simulator.variant_simulation import simulate_variant
 
 PLACES = [["a"], ["a"], ["b"], ["c"]]
 ITERATIONS, GRADIENT_BYTES = 3, 8_000_000
+TRANSPORTS: dict[str, dict[str, Any]] = {
+    "at once": {},
+    "in buckets": {"all_reduce_overlap": True, "bucket": "2MB"},
+    "many connections": {"connections": 4},
+}
 DOCUMENT: dict[str, Any] = {
     "name": "butterflies",
     "topology": {
@@ -25,11 +30,7 @@ DOCUMENT: dict[str, Any] = {
     "training": {"stages": 1, "pipelines": 4, "microbatches": 1, "iterations": ITERATIONS, "warmup": 1},
     "variants": [
         {"name": name, "schedule": "dp", "transport": {"all_reduce": "butterfly", **transport}, "placement": PLACES}
-        for name, transport in {
-            "at once": {},
-            "in buckets": {"all_reduce_overlap": True, "bucket": "2MB"},
-            "many connections": {"connections": 4},
-        }.items()
+        for name, transport in TRANSPORTS.items()
     ],
 }
 

@@ -642,7 +642,7 @@ class TcpSender:
             self._due_ns = _NEVER
             return
         due_ns = goes_off_ns(self._rto_from_ns, self._round_trips.timeout_ns << self._backoff)
-        if self._state is _State.OPEN and not self._beyond_gap and self._probed < 0:
+        if self._may_probe:
             wait_ns = self._round_trips.probe_ns(self._out)
             due_ns = min(due_ns, goes_off_ns(self._probe_from_ns, wait_ns))
         if self._reorder_ns >= 0:
@@ -666,12 +666,18 @@ class TcpSender:
             newly_lost = self._find_lost(now_ns)
             self._control(now_ns, 0, advanced=False, newly_lost=newly_lost)
             self._push(now_ns)
-        elif now_ns >= goes_off_ns(self._rto_from_ns, self._round_trips.timeout_ns << self._backoff):
-            self._time_out(now_ns)
-        else:
+        elif self._may_probe:
+            # Also where a timeout would come before: there is one timer, which is that of the probe as long as one may
+            # be sent (Linux: tcp_schedule_loss_probe).
             self._probe(now_ns)
+        else:
+            self._time_out(now_ns)
         self._arm(now_ns)
         self._stream.progressed(self, now_ns)
+
+    @property
+    def _may_probe(self) -> bool:
+        return self._state is _State.OPEN and not self._beyond_gap and self._probed < 0
 
     def _probe(self, now_ns: int) -> None:
         """Send something to learn whether the last packets have arrived (RFC 8985, section 7)."""

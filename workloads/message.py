@@ -10,6 +10,9 @@ class MessageKind(StrEnum):
     ACTIVATION = "activation"
     GRADIENT = "gradient"
 
+    # That of Enum is a function of Python, where the simulator looks kinds up again and again.
+    __hash__ = str.__hash__
+
 
 @dataclass(frozen=True, slots=True)
 class Message:

@@ -24,7 +24,7 @@ from wanbed.ground.own_code import OWN_FAULTS, described
 from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 from wanbed.runner.simulator.channels.transfers import Released
 from wanbed.runner.simulator.deadlock import SimulationError, deadlock, event_text
-from wanbed.runner.simulator.event_queue import EventQueue, Handler
+from wanbed.runner.simulator.event_queue import Event, EventQueue, Handler
 from wanbed.runner.simulator.event_run import let_signals_in
 from wanbed.runner.simulator.rings.ring_all_reduce import BucketSum
 from wanbed.runner.simulator.simulated_ranks import NUMBERS, RankState, SpanRows, culprit_of, simulated_ranks
@@ -56,6 +56,55 @@ _GRADIENT: Final = MessageKind.GRADIENT
 _ACTION_CODES: Final = {kind: KIND_CODES[kind.value] for kind in ActionKind}
 
 
+class _Happening(Event):
+    """Something that happens to a rank's schedule: ``what`` ends or arrives at ``at_ns``."""
+
+    __slots__ = ("at_ns", "rank", "training", "what")
+
+    def __init__(self, training: "Training", rank: RankState, what: Action | Message, at_ns: int) -> None:
+        self.turn = 0
+        self.training = training
+        self.rank = rank
+        self.what = what
+        self.at_ns = at_ns
+
+
+class _Ended(_Happening):
+    """The end of an action that began at ``start_ns``."""
+
+    __slots__ = ("action", "start_ns")
+
+    def __init__(self, training: "Training", rank: RankState, action: Action, start_ns: int, end_ns: int) -> None:
+        self.turn = 0
+        self.training = training
+        self.rank = rank
+        self.what = self.action = action
+        self.start_ns = start_ns
+        self.at_ns = end_ns
+
+    def happen(self, now_ns: int) -> None:
+        """Let the rank go on."""
+        self.training.finish(now_ns, self)
+
+
+class _Arrived(_Happening):
+    """The arrival of a message of an iteration."""
+
+    __slots__ = ("iteration", "message")
+
+    def __init__(self, training: "Training", rank: RankState, iteration: int, message: Message, at_ns: int) -> None:
+        self.turn = 0
+        self.training = training
+        self.rank = rank
+        self.iteration = iteration
+        self.what = self.message = message
+        self.at_ns = at_ns
+
+    def happen(self, now_ns: int) -> None:
+        """Tell the rank's schedule."""
+        self.training.arrive(self)
+
+
 class Training:
     """Simulates some pipelines of a variant, which wait for each other only in the all-reduces of their gradients.
 
@@ -79,6 +128,10 @@ class Training:
         self._norm = surroundings.norm
         self._stages = stages = variant.placement.stages
         self._layout = variant.layout
+        self._chunks: int = self._layout.chunks
+        self._receives_block: bool = variant.receives_block
+        self._sends_block: bool = variant.sends_block
+        self._sizes_bytes: list[int] = list(variant.work.activation_bytes)
         self._numbers = WorkNumbers.of(variant)
         self._schedule_class = load_schedule(variant.schedule)
         self._schedules: dict[tuple[int, int], Schedule] = {}
@@ -87,7 +140,7 @@ class Training:
         self._pending: set[int] = set()
         self._training = len(self._ranks)
         self._numbers_at_end = 0
-        self._last: deque[tuple[int, RankState, Action | Message]] = deque(maxlen=5)
+        self._last: deque[_Happening] = deque(maxlen=5)
         self.rows = SpanRows()
         """Eight numbers for each span: rank, kind's code, iteration, microbatch, start, end, size and peer's rank.
 
@@ -140,7 +193,7 @@ class Training:
         if stuck is not None:
             culprit = culprit_of(self._ranks) or stuck
             schedule = self._schedule(culprit.pipeline, culprit.iteration)
-            events = [event_text(at_ns, (one.pipeline, one.stage), what) for at_ns, one, what in self._last]
+            events = [event_text(each.at_ns, (each.rank.pipeline, each.rank.stage), each.what) for each in self._last]
             raise deadlock(culprit.pipeline, culprit.stage, schedule, events)
 
     def share_done(self) -> float:
@@ -197,7 +250,7 @@ class Training:
         if complete:
             rank.schedule = None
             self._complete(rank)
-        elif self._variant.receives_block:
+        elif self._receives_block:
             self._ask(rank, schedule)
         self._leave_idle(rank)
 
@@ -228,8 +281,10 @@ class Training:
 
     def _compute(self, now_ns: int, rank: RankState, action: Action) -> None:
         usual_ns = rank.durations_ns[action.chunk][action.kind]
-        end_ns = now_ns + rank.drawn_ns(action.kind.value, action.microbatch, usual_ns)
-        self._events.at(end_ns, self._finish, (rank, action, now_ns))
+        end_ns = now_ns + usual_ns
+        if rank.draws is not None:
+            end_ns = now_ns + rank.drawn_ns(action.kind.value, action.microbatch, usual_ns)
+        self._events.add(end_ns, _Ended(self, rank, action, now_ns, end_ns))
         if rank.buckets_bytes and rank.schedule.completes_gradients(rank.stage, action):
             self._sum_buckets(rank, now_ns, end_ns)
 
@@ -255,8 +310,9 @@ class Training:
         if not rank.unended:
             self._gradients_complete(now_ns, rank)
 
-    def _finish(self, now_ns: int, what: tuple[RankState, Action, int]) -> None:
-        rank, action, start_ns = what
+    def finish(self, now_ns: int, ended: _Ended) -> None:
+        """Handle that an action has ended."""
+        rank, action = ended.rank, ended.action
         if rank.lost:
             return
         schedule, stage = rank.schedule, rank.stage
@@ -266,33 +322,39 @@ class Training:
             sends = schedule.sends(stage, action)
         except OWN_FAULTS as fault:
             raise self._fault(fault) from fault
-        self._last.append((now_ns, rank, action))
+        self._last.append(ended)
         number = rank.numbers[action.chunk] + action.microbatch
-        self.rows.extend((rank.rank, _ACTION_CODES[action.kind], rank.iteration, number, start_ns, now_ns, 0, NO_PEER))
-        if self._variant.receives_block and not self._variant.sends_block:
+        code = _ACTION_CODES[action.kind]
+        self.rows.extend((rank.rank, code, rank.iteration, number, ended.start_ns, now_ns, 0, NO_PEER))
+        if self._receives_block and not self._sends_block:
             # Before the message of this action, behind which the request would wait on the connection.
             self._ask(rank, schedule)
-        if sends is not None and sends[0] == stage and self._layout.chunks > 1:
-            self._arrive(now_ns, (rank, rank.iteration, sends[1]))
-        elif sends is not None:
-            self._send(rank, now_ns, self._layout.number(stage, action.chunk), *sends)
+        if sends is not None:
+            if sends[0] == stage and self._chunks > 1:
+                self.arrive(_Arrived(self, rank, rank.iteration, sends[1], now_ns))
+            else:
+                self._send(rank, now_ns, self._number(stage, action.chunk), *sends)
         self._pending.add(rank.number)
+
+    def _number(self, stage: int, chunk: int) -> int:
+        """Return the virtual stage that a stage holds as its ``chunk``."""
+        return stage if self._chunks == 1 and not chunk else int(self._layout.number(stage, chunk))
 
     def _send(self, rank: RankState, now_ns: int, sender: int, to_stage: int, message: Message) -> None:
         """Send a message of virtual stage ``sender`` to the neighbour on another stage."""
-        virtual = self._layout.number(to_stage, message.chunk)
+        virtual = self._number(to_stage, message.chunk)
         if abs(virtual - sender) != 1:
             raise self._fault(ScheduleError(f"it sends to stage {to_stage}, no neighbour of stage {rank.stage}"))
         if message.kind is not (_ACTIVATION if virtual > sender else _GRADIENT):
             raise self._fault(ScheduleError(f"it sends the {message.kind} of stage {rank.stage} to stage {to_stage}"))
         receiver = self._ranks[self._first[rank.pipeline] + to_stage]
         iteration, microbatch = rank.iteration, index(message.microbatch)
-        size_bytes = self._variant.work.activation_bytes[min(sender, virtual)]
+        size_bytes = self._sizes_bytes[min(sender, virtual)]
         sent = received = microbatch
         if self._numbers is not None:
             sent, received = (self._numbers.base(each, message.kind) + microbatch for each in (sender, virtual))
         released: Released | None = None
-        if self._variant.sends_block:
+        if self._sends_block:
             rank.held, released = True, partial(self._release_at, rank)
         else:
             rank.unsent += 1
@@ -305,12 +367,13 @@ class Training:
                 rank.unsent -= 1
                 rank.sent_ns = max(rank.sent_ns, last_left_ns)
             now = self._events.now_ns
-            self._events.at(max(last_arrival_ns, now), self._arrive, (receiver, iteration, message))
+            at_ns = max(last_arrival_ns, now)
+            self._events.add(at_ns, _Arrived(self, receiver, iteration, message, at_ns))
             if rank.updates and not rank.unsent:
                 self._update(now, rank)
 
         transfers = self._transfers[rank.pipeline, sender, message.kind]
-        if not self._variant.receives_block:
+        if not self._receives_block:
             transfers.offer(now_ns, rank.mate, microbatch, arrived, released)
             return
 
@@ -326,14 +389,17 @@ class Training:
         rank.held = False
         self._pending.add(rank.number)
 
-    def _arrive(self, now_ns: int, what: tuple[RankState, int, Message]) -> None:
-        rank, iteration, message = what
-        schedule: Any = self._schedule(rank.pipeline, iteration)
+    def arrive(self, arrived: _Arrived) -> None:
+        """Handle that a message has arrived."""
+        rank, iteration = arrived.rank, arrived.iteration
+        schedule = rank.schedule
+        if schedule is None or rank.iteration != iteration:
+            schedule = self._schedule(rank.pipeline, iteration)
         try:
-            schedule.arrived(rank.stage, message)
+            schedule.arrived(rank.stage, arrived.message)
         except OWN_FAULTS as fault:
             raise self._fault(fault) from fault
-        self._last.append((now_ns, rank, message))
+        self._last.append(arrived)
         if rank.iteration == iteration:
             self._pending.add(rank.number)
 
@@ -450,11 +516,12 @@ class SharedTraining(Training):
         self._sharing.started(now_ns, rank.rank, rank.iteration, action.kind.value, action.microbatch)
         self._compute(now_ns, rank, action)
 
-    def _finish(self, now_ns: int, what: tuple[RankState, Action, int]) -> None:
-        rank, action, _ = what
+    def finish(self, now_ns: int, ended: _Ended) -> None:
+        """Tell the other user, and handle the end as a ``Training`` does."""
+        rank, action = ended.rank, ended.action
         if not rank.lost:
             self._sharing.ended(now_ns, rank.rank, rank.iteration, action.kind.value, action.microbatch)
-        super()._finish(now_ns, what)
+        super().finish(now_ns, ended)
 
     def _begin_optimizer(self, start_ns: int, rank: RankState, duration_ns: int) -> None:
         self._events.at(start_ns, self._want_optimizer, (rank, duration_ns))

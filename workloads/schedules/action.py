@@ -18,6 +18,9 @@ class ActionKind(StrEnum):
     BACKWARD_INPUT = "backward_input"
     BACKWARD_WEIGHT = "backward_weight"
 
+    # That of Enum is a function of Python, where the simulator looks kinds up again and again.
+    __hash__ = str.__hash__
+
 
 TAKES_GRADIENT = (ActionKind.BACKWARD, ActionKind.BACKWARD_INPUT)
 """Actions that need the gradient from the next stage and compute the gradient for the previous stage."""

@@ -17,21 +17,39 @@ from typing import NamedTuple
 
 from wanbed.runner.simulator.channels.changing_path import CapacityCourse
 from wanbed.runner.simulator.channels.stream import Sender, Stream
-from wanbed.runner.simulator.event_queue import EventQueue
+from wanbed.runner.simulator.event_queue import Event, EventQueue
 
 _NO_LIMIT_BPS = 1 << 62
 
 
 class _Hub:
-    """A resource that many node pairs share, such as a trunk. ``configured_bps`` is the most that those sending use."""
+    """A resource that many node pairs share, such as a trunk. ``configured_bps`` is the most that those sending use.
 
-    __slots__ = ("capacity_bps", "configured_bps", "groups", "left_bps", "limits", "number", "open_count")
+    It ``limits`` them where they can use more than it has. ``groups`` are those that it limits. It ``is_touched`` while
+    those that send have changed and nobody has looked whether it limits them.
+    """
+
+    __slots__ = (
+        "capacity_bps",
+        "configured_bps",
+        "found_in",
+        "groups",
+        "is_touched",
+        "left_bps",
+        "limits",
+        "number",
+        "open_count",
+        "sending",
+    )
 
     def __init__(self, number: int, capacity_bps: int) -> None:
         self.number = number
         self.capacity_bps = capacity_bps
+        self.found_in = 0
         self.configured_bps = 0
         self.limits = False
+        self.is_touched = False
+        self.sending: dict[NodePairFlow, None] = {}
         self.groups: dict[_AlikePairs, None] = {}
         self.left_bps = 0
         self.open_count = 0
@@ -52,10 +70,11 @@ class Path(NamedTuple):
 class _Port:
     """The likeness of ports of one capacity, at each of which node pairs of the same ``groups`` arrive."""
 
-    __slots__ = ("capacity_bps", "groups", "left_bps", "open_count")
+    __slots__ = ("capacity_bps", "found_in", "groups", "left_bps", "open_count")
 
     def __init__(self, capacity_bps: int) -> None:
         self.capacity_bps = capacity_bps
+        self.found_in = 0
         self.groups: list[_AlikePairs] = []
         self.left_bps = 0
         self.open_count = 0
@@ -84,6 +103,7 @@ class _AlikePairs:
     __slots__ = (
         "at_port",
         "fair_bps",
+        "found_in",
         "hubs",
         "is_open",
         "own_bps",
@@ -91,18 +111,17 @@ class _AlikePairs:
         "rate_bps",
         "sending",
         "streams",
-        "widest_bps",
     )
 
     def __init__(self, path: Path, hubs: list[_Hub], port: _Port | None, at_port: int) -> None:
         self.hubs = hubs
         self.own_bps = path.own_bps
-        self.widest_bps = path.widest_bps
         self.port = port
         self.at_port = at_port
         self.sending = 0
         self.rate_bps = 0
         self.fair_bps = 0
+        self.found_in = 0
         self.is_open = False
         self.streams: dict[_StreamKey, Stream] = {}
 
@@ -167,7 +186,9 @@ def _share_fairly(groups: list[_AlikePairs], hubs: list[_Hub], ports: list[_Port
     that are saturated at the same rate, their own are filled first, then ports, then hubs.
     """
     _open(groups, hubs, ports)
-    own = sorted([group for group in groups if group.own_bps], key=_own_bps, reverse=True)
+    own = [group for group in groups if group.own_bps]
+    if len(own) > 1:
+        own.sort(key=_own_bps, reverse=True)
     waiting = len(groups)
     while waiting:
         while own and not own[-1].is_open:
@@ -226,7 +247,11 @@ class NodePairFlow:
         "courses",
         "fixed_bps",
         "group",
+        "hubs",
         "hubs_most_bps",
+        "is_counted",
+        "is_moved",
+        "is_touched",
         "number",
         "opposite",
         "path",
@@ -245,13 +270,20 @@ class NodePairFlow:
         self.courses: list[CapacityCourse] = []
         """The resources on its path whose capacities change."""
         self.path: Path | None = None
-        self.hubs_most_bps: tuple[int, ...] = ()
+        self.hubs: list[_Hub] = []
+        self.hubs_most_bps: list[int] = []
+        self.is_counted = False
+        """Whether what it shares counts it among those that send."""
+        self.is_touched = False
+        """Whether it has begun or stopped at this instant, and its rate is to be looked at."""
+        self.is_moved = False
+        """Whether its rate is being looked at."""
         self.port: _HostPort | None = None
         self.port_most_bps = 0
         self.group: _AlikePairs | None = None
-        """The flows like it, while it sends and others may limit it."""
+        """The flows like it, while it sends and others limit it."""
         self.fixed_bps = 0
-        """Its rate while it sends and others never limit it."""
+        """Its rate while it sends and no others limit it."""
 
     @property
     def rate_bps(self) -> int:
@@ -263,23 +295,47 @@ class NodePairFlow:
 
         Return None while the opposite direction sends but has no rate yet.
         """
-        if self.opposite is None or not self.opposite.sending:
+        opposite = self.opposite
+        if opposite is None or not opposite.sending:
             return 0
-        rate_bps = self.opposite.rate_bps
+        rate_bps = opposite.rate_bps
         if not rate_bps:
             return None
-        return sum([channel.queued_bits_ns(now_ns) for channel in self.opposite.sending]) // rate_bps
+        queued_bits_ns = 0
+        for channel in opposite.sending:
+            queued_bits_ns += channel.queued_bits_ns(now_ns)
+        return queued_bits_ns // rate_bps
 
 
 class _HostPort:
-    """A port that several node pairs share, and those that send to it now."""
+    """A port that several node pairs share, and those that send to it now. ``is_touched`` is that of ``_Hub``.
 
-    __slots__ = ("capacity_bps", "configured_bps", "sending")
+    ``alike`` has the group of each path of those that send to it, None until somebody asks.
+    """
+
+    __slots__ = ("alike", "capacity_bps", "configured_bps", "is_touched", "limits", "sending")
 
     def __init__(self, capacity_bps: int) -> None:
         self.capacity_bps = capacity_bps
         self.configured_bps = 0
+        self.limits = False
+        self.is_touched = False
         self.sending: dict[NodePairFlow, None] = {}
+        self.alike: dict[Path, _AlikePairs] | None = None
+
+
+class _Sharing(Event):
+    """The sharing of resources between those that send, once all changes of an instant are known."""
+
+    __slots__ = ("capacity",)
+
+    def __init__(self, capacity: SharedCapacity) -> None:
+        self.turn = 0
+        self.capacity = capacity
+
+    def happen(self, now_ns: int) -> None:
+        """Give all that are affected their rates."""
+        self.capacity.share(now_ns)
 
 
 class SharedCapacity:
@@ -313,9 +369,11 @@ class SharedCapacity:
         self._most_flows = 0
         self._first_turn = 0
         self._changed: dict[Stream, None] = {}
-        self._touched: dict[NodePairFlow, None] = {}
-        self._touched_hubs: dict[_Hub, None] = {}
-        self._touched_ports: dict[_HostPort, None] = {}
+        self._sharing = _Sharing(self)
+        self._touched: list[NodePairFlow] = []
+        self._searches = 0
+        self._touched_hubs: list[_Hub] = []
+        self._touched_ports: list[_HostPort] = []
 
     @property
     def streams(self) -> list[Stream]:
@@ -354,35 +412,50 @@ class SharedCapacity:
         """Handle that ``channel`` of ``flow`` has stopped sending."""
         del flow.sending[channel]
         if not flow.sending:
-            flow.fixed_bps = 0
             self._release(flow)
         self._touch(flow, now_ns)
 
     def _release(self, flow: NodePairFlow) -> None:
-        """Take a flow from those that limit each other."""
+        """Take a flow from those that send."""
+        flow.fixed_bps = 0
         if flow.group is not None:
             flow.group.remove()
             flow.group = None
-            self._configure(flow, -1)
-            if flow.port is not None:
-                del flow.port.sending[flow]
+        if flow.is_counted:
+            self._count(flow, -1)
 
     def _touch(self, flow: NodePairFlow, now_ns: int) -> None:
+        if flow.is_touched:
+            return
         if not self._touched:
-            self.events.at(now_ns, self._share, None)
-        self._touched[flow] = None
+            self.events.add(now_ns, self._sharing)
+        flow.is_touched = True
+        self._touched.append(flow)
 
-    def _configure(self, flow: NodePairFlow, sign: int) -> None:
+    def _count(self, flow: NodePairFlow, sign: int) -> None:
         """Count what a flow that begins or stops can use of what it shares."""
-        assert flow.path is not None
-        for number, most_bps in zip(flow.path.hubs, flow.hubs_most_bps, strict=True):
-            hub = self._hubs[number]
-            hub.configured_bps += sign * most_bps
-            self._touched_hubs[hub] = None
+        begins = sign > 0
+        flow.is_counted = begins
+        for place, hub in enumerate(flow.hubs):
+            hub.configured_bps += sign * flow.hubs_most_bps[place]
+            if not hub.is_touched:
+                hub.is_touched = True
+                self._touched_hubs.append(hub)
+            if begins:
+                hub.sending[flow] = None
+            else:
+                del hub.sending[flow]
         port = flow.port
         if port is not None:
             port.configured_bps += sign * flow.port_most_bps
-            self._touched_ports[port] = None
+            port.alike = None
+            if not port.is_touched:
+                port.is_touched = True
+                self._touched_ports.append(port)
+            if begins:
+                port.sending[flow] = None
+            else:
+                del port.sending[flow]
 
     def _path(self, flow: NodePairFlow) -> Path:
         """Return the resources that a flow crosses apart from its port, once its share of each is known."""
@@ -397,7 +470,8 @@ class SharedCapacity:
                 flow.port_most_bps = self._most_of(flow, number)
             else:
                 hubs.append(number)
-        flow.hubs_most_bps = tuple(self._most_of(flow, number) for number in hubs)
+        flow.hubs = [self._hubs[number] for number in hubs]
+        flow.hubs_most_bps = [self._most_of(flow, number) for number in hubs]
         widest_bps = min(capacities_bps[number] for number in flow.resources)
         return Path(tuple(hubs), min(limits_bps, default=0), widest_bps)
 
@@ -417,24 +491,68 @@ class SharedCapacity:
             default=own_bps + 1,
         )
 
-    def _share(self, now_ns: int, _: None) -> None:
-        touched, self._touched = self._touched, {}
+    def share(self, now_ns: int) -> None:
+        """Give all whose rates may have changed since the last time their rates."""
         self._first_turn = self.events.take_turns(2 * self._most_channels * self._most_flows)
-        moved = {flow: None for flow in touched if flow.sending and self._is_shared(flow)}
-        for port in self._touched_ports:
-            moved.update(port.sending)
-        if moved or self._touched_hubs:
-            for flow in list(moved):
-                self._regroup(flow, touched, moved)
-            self._set_rates(self._affected(moved), now_ns)
-        self._touched_ports.clear()
-        self._touched_hubs.clear()
-        moved.update({flow: None for flow in touched if flow.fixed_bps})
-        for flow in sorted(moved, key=_number) if len(moved) > 1 else moved:
+        moved = self._sending_of_touched()
+        begun = len(moved)
+        seeds: dict[_AlikePairs, None] = {}
+        if self._touched_hubs or self._touched_ports:
+            self._find_limits(moved, seeds)
+        splits: list[NodePairFlow] = []
+        for flow in moved:
+            flow.is_moved = False
+            if self._regroup(flow, has_begun=begun > 0):
+                splits.append(flow)
+            begun -= 1
+            group = flow.group
+            if group is not None:
+                seeds[group] = None
+        if seeds:
+            self._set_rates(self._affected([group for group in seeds if group.sending]), now_ns)
+        if len(splits) > 1:
+            splits.sort(key=_number)
+        for flow in splits:
             self._split(flow, now_ns)
-        for stream in self._changed:
-            stream.arm(now_ns)
-        self._changed.clear()
+        if self._changed:
+            for stream in self._changed:
+                stream.arm(now_ns)
+            self._changed.clear()
+
+    def _sending_of_touched(self) -> list[NodePairFlow]:
+        """Return those of the flows that have begun or stopped that send, and count them. None is touched any more."""
+        touched, self._touched = self._touched, []
+        moved: list[NodePairFlow] = []
+        for flow in touched:
+            flow.is_touched = False
+            if flow.sending:
+                flow.is_moved = True
+                moved.append(flow)
+                if flow.path is None:
+                    flow.path = self._path(flow)
+                if not flow.is_counted:
+                    self._count(flow, 1)
+        return moved
+
+    def _find_limits(self, moved: list[NodePairFlow], seeds: dict[_AlikePairs, None]) -> None:
+        """Find out which of the hubs and ports whose flows have changed limit them.
+
+        Add flows that may pass from one group to another to ``moved``, and groups whose rates may change to ``seeds``.
+        """
+        for hub in self._touched_hubs:
+            hub.is_touched = False
+            limited, hub.limits = hub.limits, hub.configured_bps > hub.capacity_bps
+            if limited or hub.limits:
+                seeds.update(hub.groups)
+            if limited != hub.limits:
+                _move(hub.sending, moved)
+        for port in self._touched_ports:
+            port.is_touched = False
+            limited, port.limits = port.limits, port.configured_bps > port.capacity_bps
+            if limited or port.limits:
+                _move(port.sending, moved)
+        self._touched_hubs.clear()
+        self._touched_ports.clear()
 
     def _set_rates(self, groups: Iterable[_AlikePairs], now_ns: int) -> None:
         """Give ``groups`` their fair rates."""
@@ -446,79 +564,74 @@ class SharedCapacity:
                         stream.set_rate(_part_bps(group.rate_bps, key), now_ns, self._first_turn)
                         self._changed[stream] = None
 
-    def _is_shared(self, flow: NodePairFlow) -> bool:
-        """Return whether others may limit a flow that sends. If not, it has its rate."""
-        path = flow.path
-        if path is None:
-            path = flow.path = self._path(flow)
-        if not path.hubs and flow.port is None:
-            flow.fixed_bps = path.own_bps or path.widest_bps
-            return False
-        if flow.group is None:
-            self._configure(flow, 1)
-            if flow.port is not None:
-                flow.port.sending[flow] = None
-        return True
+    def _regroup(self, flow: NodePairFlow, *, has_begun: bool) -> bool:
+        """Put a flow where those alike are. Return whether its channels have left their streams; they may not need to.
 
-    def _regroup(
-        self, flow: NodePairFlow, touched: Mapping[NodePairFlow, None], moved: dict[NodePairFlow, None]
-    ) -> None:
-        """Put a flow where those alike are. Its channels leave their streams; if they need not, it is not ``moved``."""
-        path, port = flow.path, flow.port
-        assert path is not None
-        if port is None or port.configured_bps <= port.capacity_bps:
-            group = self._groups.away_from_ports(path)
-        else:
-            arriving = tuple(sorted([each.path for each in port.sending if each.path is not None]))
-            group = self._groups.at_ports(port.capacity_bps, arriving)[path]
+        They do if the flow ``has_begun`` to send over one more channel, or stopped.
+        """
+        group = self._limited_with(flow)
         if group is not flow.group:
             if flow.group is not None:
                 flow.group.remove()
             flow.group = group
-            group.add()
-        elif flow not in touched:
-            del moved[flow]
-            return
+            if group is not None:
+                group.add()
+        elif not has_begun:
+            return False
+        if group is None:
+            path = flow.path
+            assert path is not None
+            flow.fixed_bps = path.own_bps or path.widest_bps
+        else:
+            flow.fixed_bps = 0
         for channel in flow.sending:
-            channel.leave()
+            if channel.stream is not None:
+                channel.leave()
+        return True
 
-    def _affected(self, moved: Iterable[NodePairFlow]) -> list[_AlikePairs]:
-        """Return the groups whose rates may change, with their fair rates."""
-        seeds = {flow.group: None for flow in moved if flow.group is not None}
-        for hub in self._touched_hubs:
-            limited = hub.limits
-            hub.limits = hub.configured_bps > hub.capacity_bps
-            if limited or hub.limits:
-                seeds.update(hub.groups)
+    def _limited_with(self, flow: NodePairFlow) -> _AlikePairs | None:
+        """Return the flows like one that sends, None if no others limit it."""
+        path, port = flow.path, flow.port
+        assert path is not None
+        if port is not None and port.limits:
+            alike = port.alike
+            if alike is None:
+                arriving = tuple(sorted([each.path for each in port.sending if each.path is not None]))
+                alike = port.alike = self._groups.at_ports(port.capacity_bps, arriving)
+            return alike[path]
+        for hub in flow.hubs:
+            if hub.limits:
+                return self._groups.away_from_ports(path)
+        return None
+
+    def _affected(self, seeds: Iterable[_AlikePairs]) -> list[_AlikePairs]:
+        """Return the groups whose rates may change with those of ``seeds``, with their fair rates."""
         waiting = list(seeds)
-        found: dict[_AlikePairs, None] = {}
-        hubs: dict[_Hub, None] = {}
-        ports: dict[_Port, None] = {}
-        limited_groups = []
+        found: list[_AlikePairs] = []
+        hubs: list[_Hub] = []
+        ports: list[_Port] = []
+        self._searches += 1
+        search = self._searches
         while waiting:
             group = waiting.pop()
-            if group in found:
+            if group.found_in == search:
                 continue
-            found[group] = None
-            limits = group.own_bps > 0
+            group.found_in = search
+            found.append(group)
             for hub in group.hubs:
-                if hub.limits:
-                    limits = True
-                    if hub not in hubs:
-                        hubs[hub] = None
-                        waiting.extend(hub.groups)
+                if hub.limits and hub.found_in != search:
+                    hub.found_in = search
+                    hubs.append(hub)
+                    waiting.extend(hub.groups)
             port = group.port
-            if port is not None:
-                limits = True
-                if port not in ports:
-                    ports[port] = None
-                    waiting.extend(port.groups)
-            if limits:
-                limited_groups.append(group)
-            else:
-                group.fair_bps = group.widest_bps
-        _share_fairly(limited_groups, sorted(hubs, key=_hub_number), list(ports))
-        return list(found)
+            if port is not None and port.found_in != search:
+                port.found_in = search
+                ports.append(port)
+                waiting.extend(port.groups)
+        if len(hubs) > 1:
+            hubs.sort(key=_hub_number)
+        _share_fairly(found, hubs, ports)
+        return found
 
     def _split(self, flow: NodePairFlow, now_ns: int) -> None:
         """Give every channel that sends its rate: bursts are served one after the other."""
@@ -527,23 +640,23 @@ class SharedCapacity:
         count = len(sending)
         if count == 1:
             for channel in sending:
-                self._give(channel, flow, (1, 0, False, channel.payload_share), position)
+                self._give(channel, flow, (1, 0, False, channel.payload_share), now_ns, position)
         else:
             bursts = [channel for channel in sending if channel.is_burst]
             for channel in sending:
                 if not channel.is_burst:
-                    self._give(channel, flow, (count, 0, False, channel.payload_share), position)
+                    self._give(channel, flow, (count, 0, False, channel.payload_share), now_ns, position)
                     position += 2
             for number, channel in enumerate(bursts):
                 if number:
                     channel.send_at(0, now_ns, self._first_turn + position)
                 else:
-                    self._give(channel, flow, (count, len(bursts), True, channel.payload_share), position)
+                    self._give(channel, flow, (count, len(bursts), True, channel.payload_share), now_ns, position)
                 position += 2
 
-    def _give(self, channel: Sender, flow: NodePairFlow, key: _StreamKey, position: int) -> None:
+    def _give(self, channel: Sender, flow: NodePairFlow, key: _StreamKey, now_ns: int, position: int) -> None:
         """Give a channel its part of the flow's rate."""
-        now_ns, group = self.events.now_ns, flow.group
+        group = flow.group
         if group is None:
             channel.send_at(_part_bps(flow.fixed_bps, key), now_ns, self._first_turn + position)
             return
@@ -553,6 +666,14 @@ class SharedCapacity:
         channel.position = position
         channel.join(stream, now_ns, self._first_turn + position)
         self._changed[stream] = None
+
+
+def _move(flows: Iterable[NodePairFlow], moved: list[NodePairFlow]) -> None:
+    """Add those of ``flows`` to ``moved`` that are not in it."""
+    for flow in flows:
+        if not flow.is_moved:
+            flow.is_moved = True
+            moved.append(flow)
 
 
 def _number(flow: NodePairFlow) -> int:

@@ -20,6 +20,7 @@ from wanbed.runner.simulator.channels.changing_path import ChangingPath, Retrans
 from wanbed.runner.simulator.channels.shared_capacity import NodePairFlow, SharedCapacity
 from wanbed.runner.simulator.channels.stream import Sender
 from wanbed.runner.simulator.deadlock import SimulationError
+from wanbed.runner.simulator.event_queue import Event
 from wanbed.runner.tcp.channel import Accepted, Known, Left
 from wanbed.testbed.network.flow_model.line import Line
 from wanbed.testbed.network.flow_model.striping import Striping
@@ -30,15 +31,60 @@ _MOST_STEPS: Final = 1000
 """The most windows of a transfer that are followed one by one only because the opposite direction may delay them."""
 
 
-class _Transfer(NamedTuple):
+class _Transfer:
     """A queued transfer: the arguments of ``Channel.queue``."""
 
-    available_ns: int
-    size_bytes: int
-    left: Left
-    striping: Striping | None
-    accepted: Accepted | None
-    at_once: bool
+    __slots__ = ("accepted", "at_once", "available_ns", "left", "size_bytes", "striping")
+
+    def __init__(
+        self,
+        available_ns: int,
+        size_bytes: int,
+        left: Left,
+        striping: Striping | None,
+        accepted: Accepted | None,
+        *,
+        at_once: bool,
+    ) -> None:
+        self.available_ns = available_ns
+        self.size_bytes = size_bytes
+        self.left = left
+        self.striping = striping
+        self.accepted = accepted
+        self.at_once = at_once
+
+
+class _GoingOn(Event):
+    """A channel that goes on: there is at most one such event of it at a time."""
+
+    __slots__ = ("channel",)
+
+    def __init__(self, channel: "SharedChannel") -> None:
+        self.turn = 0
+        self.channel = channel
+
+    def happen(self, now_ns: int) -> None:
+        """Let the channel go on."""
+        self.channel.go_on(now_ns)
+
+
+class _Acknowledging(Event):
+    """The first acknowledgement of a stretch, which is sent now and may have to wait at the other end.
+
+    ``asked_before`` is whether the opposite direction had no rate yet at this instant.
+    """
+
+    __slots__ = ("asked_before", "channel", "delay")
+
+    def __init__(self, channel: "SharedChannel", delay: Delay) -> None:
+        self.turn = 0
+        self.channel = channel
+        self.delay = delay
+        self.asked_before = False
+
+    def happen(self, now_ns: int) -> None:
+        """Set for how long it waits."""
+        self.channel.set_delay(now_ns, self)
 
 
 class SharedChannel(Sender):
@@ -71,6 +117,7 @@ class SharedChannel(Sender):
         self._limited = False
         self._part_ns: int | None = None
         self._carried_bits_ns = 0
+        self._going_on = _GoingOn(self)
 
     @property
     def releases_when_accepted(self) -> bool:
@@ -96,7 +143,7 @@ class SharedChannel(Sender):
         at_once: bool = True,
     ) -> None:
         """Queue a transfer as ``Channel.queue`` says. ``left`` and ``accepted`` are called when it has happened."""
-        self._waiting.append(_Transfer(available_ns, size_bytes, left, striping, accepted, at_once))
+        self._waiting.append(_Transfer(available_ns, size_bytes, left, striping, accepted, at_once=at_once))
         self._queued += size_bytes
         if len(self._waiting) == 1:
             self._await_next()
@@ -119,9 +166,10 @@ class SharedChannel(Sender):
         self._steps = 0
         self._first_ns = self._let_out_ns = None
         self._is_accepted = False
-        self.events.at(max(transfer.available_ns, self.events.now_ns), self._go_on, None)
+        available_ns, now_ns = transfer.available_ns, self.events.now_ns
+        self.events.add(available_ns if available_ns > now_ns else now_ns, self._going_on)
 
-    def _go_on(self, now_ns: int, _: None) -> None:
+    def go_on(self, now_ns: int) -> None:
         """Begin the next stretch that the window allows, or wait until the window allows one."""
         if not self._unsent:
             self._end_transfer(now_ns)
@@ -129,28 +177,32 @@ class SharedChannel(Sender):
         allowed = self._window.allowance(now_ns)
         self._steps += 1
         alone = self._flow.opposite is None or self._steps > _MOST_STEPS
-        self._openly = alone and self._open_bytes > 0 and self._window.opens_for(self._open_bytes)
-        if allowed <= 0 and not self._openly:
-            self.events.at(self._window.next_credit_ns, self._go_on, None)
+        self._openly = openly = alone and self._open_bytes > 0 and self._window.opens_for(self._open_bytes)
+        if allowed <= 0 and not openly:
+            self.events.add(self._window.next_credit_ns, self._going_on)
             return
-        part = self._unsent if self._openly else min(self._unsent, allowed)
+        part = self._unsent
+        if not openly and allowed < part:
+            part = allowed
         self._limited = part == allowed
-        part = self._report_if_accepted(allowed, part, now_ns)
+        transfer = self._waiting[0]
+        if transfer.accepted is not None:
+            part = self._report_if_accepted(transfer, allowed, part, now_ns)
         if self._let_out_ns is None:
             self._let_out_ns = now_ns
         self._part_ns, self._delay = None, None if alone else Delay()
         self.load(part, self._carried_bits_ns, now_ns)
-        self.is_burst = self._waiting[0].at_once and part <= allowed < BOUNDED
+        self.is_burst = transfer.at_once and part <= allowed < BOUNDED
         self.capacity.begin(self, self._flow, now_ns)
 
-    def _report_if_accepted(self, allowed: int, part: int, now_ns: int) -> int:
+    def _report_if_accepted(self, transfer: _Transfer, allowed: int, part: int, now_ns: int) -> int:
         """Call ``accepted`` if the windows let out all that is left. Return ``part``, or where it ends if they will."""
-        accepted = self._waiting[0].accepted
+        accepted = transfer.accepted
         if accepted is None or self._is_accepted or allowed >= BOUNDED:
             return part
         # Bytes that windows let out beyond what keeps the line busy wait in queues on the path.
         waits = max(allowed - self._open_bytes, 0) if self._openly else allowed
-        if self._unsent <= waits and self._window.lets_out(self._waiting[0].striping, now_ns):
+        if self._unsent <= waits and self._window.lets_out(transfer.striping, now_ns):
             self._is_accepted = True
             accepted(now_ns)
         elif self._openly and self._unsent > waits:
@@ -162,17 +214,18 @@ class SharedChannel(Sender):
         self._part_ns = now_ns
         if self._first_ns is None:
             self._first_ns = now_ns
-        if self._delay is not None:
-            self.events.at_turn(now_ns + self.line.latency_ns, turn, self._set_delay, (self._delay, False))
+        delay = self._delay
+        if delay is not None:
+            self.events.add_in_turn(now_ns + self.line.latency_ns, turn, _Acknowledging(self, delay))
 
-    def _set_delay(self, now_ns: int, what: tuple[Delay, bool]) -> None:
+    def set_delay(self, now_ns: int, acknowledging: _Acknowledging) -> None:
         """Set how long the first acknowledgement of a stretch, which is sent now, waits at the other end."""
-        delay, asked_before = what
         later_ns = self._flow.acknowledged_later_ns(now_ns)
-        if later_ns is None and not asked_before:
+        if later_ns is None and not acknowledging.asked_before:
             # The opposite direction continues at this instant, and gets its rate at the end of it.
-            self.events.at(now_ns, self._set_delay, (delay, True))
-        delay.later_ns = later_ns or 0
+            acknowledging.asked_before = True
+            self.events.add(now_ns, acknowledging)
+        acknowledging.delay.later_ns = later_ns or 0
 
     def queued_bits_ns(self, now_ns: int) -> int:
         """Return the value that ``Sender.queued_bits_ns`` describes."""
@@ -194,10 +247,10 @@ class SharedChannel(Sender):
             self._window.sent(self._part_ns, now_ns, self.part_bytes, self._delay, limited=self._limited)
         self._unsent -= self.part_bytes
         # A stretch ends on a whole nanosecond. One that only continues begins with the fraction left by the last one.
-        self._carried_bits_ns = self.left_bits_ns(now_ns) if self._openly and self._unsent else 0
+        self._carried_bits_ns = self.left_bits_ns(now_ns) if self._unsent and self._openly else 0
         self.capacity.stop(self, self._flow, now_ns)
         if self._unsent:
-            self._go_on(now_ns, None)
+            self.go_on(now_ns)
         else:
             self._end_transfer(now_ns)
 
@@ -285,7 +338,8 @@ class ChangingChannel(SharedChannel):
         # Acknowledgements let out the rest as fast as the line carries it.
         return min(left_bytes, max(allowed - self._open_bytes, 0))
 
-    def _go_on(self, now_ns: int, _: None) -> None:
+    def go_on(self, now_ns: int) -> None:
+        """Go on as a ``SharedChannel`` does, if the link is up."""
         self._meet_changes(now_ns)
         if self._accepted_bytes:
             self._send_accepted(now_ns)
@@ -294,7 +348,7 @@ class ChangingChannel(SharedChannel):
             return
         self._sends_first = not self._free_ns or (not self._window.in_flight_bytes and now_ns > self._free_ns)
         self._begins_ns = now_ns
-        super()._go_on(now_ns, None)
+        super().go_on(now_ns)
 
     def _send_accepted(self, now_ns: int) -> None:
         self._sends_accepted = True
@@ -393,7 +447,7 @@ class ChangingChannel(SharedChannel):
             if loss is None or (is_up and due_ns > now_ns):
                 return True
             if due_ns > now_ns and window.allowance(now_ns) <= 0:
-                self.events.at(window.next_credit_ns, self._go_on, None)
+                self.events.add(window.next_credit_ns, self._going_on)
                 return False
         self._send_again(loss, retransmission, now_ns)
         return False
@@ -405,7 +459,7 @@ class ChangingChannel(SharedChannel):
                 f"a link is down from {now_ns / 1e9:.3g} s on for ever, and a transfer waits for it: let it come back"
             )
         if up_ns > now_ns:
-            self.events.at(up_ns, self._go_on, None)
+            self.events.add(up_ns, self._going_on)
         return up_ns == now_ns
 
     def _unanswered(self, now_ns: int) -> tuple[_Loss | None, int]:
@@ -440,4 +494,4 @@ class ChangingChannel(SharedChannel):
         if loss.has_arrived:
             again_ns += window.rtt_ns
         window.lose(again_ns, needless=loss.has_arrived)
-        self.events.at(max(again_ns, now_ns), self._go_on, None)
+        self.events.add(max(again_ns, now_ns), self._going_on)

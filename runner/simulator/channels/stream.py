@@ -8,14 +8,29 @@ from __future__ import annotations
 
 from array import array
 from heapq import heappop, heappush
+from math import gcd
 from typing import Final
 
-from wanbed.runner.simulator.event_queue import EventQueue
+from wanbed.runner.simulator.event_queue import Event, EventQueue
 from wanbed.testbed.network.flow_model.line import Line
 
 BITS_NS: Final = 8 * 10**9
 _NEVER: Final = -1
 VARIED_NUMBERS: Final = 7
+
+
+class _StretchEnd(Event):
+    """The end of a sender's stretch, outdated if the sender ends in another turn by then."""
+
+    __slots__ = ("sender",)
+
+    def __init__(self, sender: Sender) -> None:
+        self.turn = 0
+        self.sender = sender
+
+    def happen(self, now_ns: int) -> None:
+        """Let the sender end."""
+        self.sender.end_stretch(now_ns, self.turn)
 
 
 class Sender:
@@ -36,9 +51,11 @@ class Sender:
         They are the stretch's number, the stream's, the stream's changes before it and until its end, the threshold as
         whole bytes and the rest, and the bytes of the part that no stretch before it counts.
         """
+        # Reduced, because products of up to 62 bits cost least.
         frame, payload = (line.frame_bytes, line.payload_bytes) if line.headers else (1, 1)
-        self.bits_ns_per_byte = BITS_NS * frame
-        self.payload_share = payload
+        common = gcd(BITS_NS * frame, payload)
+        self.bits_ns_per_byte = BITS_NS * frame // common
+        self.payload_share = payload // common
         self.is_burst = False
         """True if windows have let out at once what it sends now, so that it is served first come, first served."""
         self.position = 0
@@ -80,8 +97,11 @@ class Sender:
 
     def left_bits_ns(self, now_ns: int) -> int:
         """Return how much of the stretch has not left yet. It is negative by less than is sent in a nanosecond."""
-        if self.stream is not None:
-            return self.threshold - self.stream.served(now_ns)
+        stream = self.stream
+        if stream is not None:
+            return self.threshold - stream.served(now_ns)
+        if now_ns == self._since_ns:
+            return self._left_bits_ns
         return self._left_bits_ns - self._rate_bps * self.payload_share * (now_ns - self._since_ns)
 
     def send_at(self, rate_bps: int, now_ns: int, turn: int) -> None:
@@ -99,8 +119,9 @@ class Sender:
 
     def join(self, stream: Stream, now_ns: int, turn: int) -> None:
         """Send at the rate of ``stream`` from now on."""
-        if stream.rate_bps != self._rate_bps:
-            self._change_rate(stream.rate_bps, now_ns, turn)
+        rate_bps = stream.rate_bps
+        if rate_bps != self._rate_bps:
+            self._change_rate(rate_bps, now_ns, turn)
         self.threshold = self.left_bits_ns(now_ns) + stream.served(now_ns)
         self._seen = stream.changes
         self.stream = stream
@@ -134,7 +155,7 @@ class Sender:
         self._added_turn = turn
         rate_bps = self.rate_bps * self.payload_share
         remaining_ns = -(-self.left_bits_ns(now_ns) // rate_bps)
-        self.events.at_turn(now_ns + remaining_ns if remaining_ns > 0 else now_ns, turn, self._end, turn)
+        self.events.add_in_turn(now_ns + remaining_ns if remaining_ns > 0 else now_ns, turn, _StretchEnd(self))
 
     def cut(self, now_ns: int) -> None:
         """End the stretch now: it is what has left of it."""
@@ -169,21 +190,41 @@ class Sender:
     def _note(self, now_ns: int, left_bits_ns: int) -> None:
         if not self._keeps_history:
             return
-        gone = self.part_bytes - max(-(-left_bits_ns // self.bits_ns_per_byte), 0)
+        gone = self.part_bytes
+        if left_bits_ns > 0:
+            gone += -left_bits_ns // self.bits_ns_per_byte
         self.history.extend((self._since_ns, now_ns, gone - self._noted))
         self._noted = gone
 
-    def _end(self, now_ns: int, turn: int) -> None:
-        # An outdated end has another turn: the rate has changed since.
+    def end_stretch(self, now_ns: int, turn: int) -> None:
+        """End the stretch, unless it ends in another turn: then its rate has changed since."""
         if not self._sends or turn != self.turn():
             return
-        self.leave()
-        if now_ns > self._since_ns:
-            self._left_bits_ns -= self._rate_bps * self.payload_share * (now_ns - self._since_ns)
-            self._note(now_ns, self._left_bits_ns)
+        if self.stream is not None:
+            self.leave()
+        since_ns = self._since_ns
+        if now_ns > since_ns:
+            left_bits_ns = self._left_bits_ns - self._rate_bps * self.payload_share * (now_ns - since_ns)
+            self._left_bits_ns = left_bits_ns
+            self._note(now_ns, left_bits_ns)
             self._since_ns = now_ns
         self._sends, self._turn, self._added_turn = False, _NEVER, _NEVER
         self.ends(now_ns)
+
+
+class _FirstEnd(Event):
+    """The end of a stream's member that is the first to, outdated if the stream has another ``version`` by then."""
+
+    __slots__ = ("stream", "version")
+
+    def __init__(self, stream: Stream, version: int) -> None:
+        self.turn = 0
+        self.stream = stream
+        self.version = version
+
+    def happen(self, now_ns: int) -> None:
+        """Let the stream's members end."""
+        self.stream.end_first(now_ns, self.version)
 
 
 class Stream:
@@ -231,6 +272,8 @@ class Stream:
 
     def served(self, now_ns: int) -> int:
         """Return the service of a member that has always been there."""
+        if now_ns == self.since_ns:
+            return self._served
         return self._served + self.rate_bps * self.payload_share * (now_ns - self.since_ns)
 
     def set_rate(self, rate_bps: int, now_ns: int, turn: int) -> None:
@@ -267,7 +310,7 @@ class Stream:
         if end_ns != self._armed_ns:
             self._armed_ns = end_ns
             self._version += 1
-            self._events.first_at(end_ns, self._end_first, self._version)
+            self._events.add_first(end_ns, _FirstEnd(self, self._version))
 
     def _remaining_ns(self, sender: Sender, now_ns: int) -> int:
         return -((self.served(now_ns) - sender.threshold) // (self.rate_bps * self.payload_share))
@@ -282,7 +325,7 @@ class Stream:
             heappop(ending)
         return None
 
-    def _end_first(self, now_ns: int, version: int) -> None:
+    def end_first(self, now_ns: int, version: int) -> None:
         """Let all members end that end at this instant, each in its turn among the instant's events."""
         if version != self._version:
             return

@@ -20,29 +20,40 @@ Released = Callable[[int], None]
 """Called once it is known when the last byte of a transfer has left its own sender, with that time."""
 
 
-@dataclass(slots=True)
 class _Offer:
     """A transfer under way, and the times known so far. ``missing`` counts the parts whose times are not known yet."""
 
-    time_ns: int
-    arrived: Arrived
-    released: Released | None
-    missing: int
-    first_left_ns: int = -1
-    last_left_ns: int = 0
-    first_arrival_ns: int = -1
-    last_arrival_ns: int = 0
-    own_left_ns: int = -1
+    __slots__ = (
+        "arrived",
+        "first_arrival_ns",
+        "first_left_ns",
+        "last_arrival_ns",
+        "last_left_ns",
+        "missing",
+        "own_left_ns",
+        "released",
+        "time_ns",
+    )
+
+    def __init__(self, time_ns: int, arrived: Arrived, released: Released | None, missing: int) -> None:
+        self.time_ns = time_ns
+        self.arrived = arrived
+        self.released = released
+        self.missing = missing
+        self.first_left_ns = self.first_arrival_ns = self.own_left_ns = -1
+        self.last_left_ns = self.last_arrival_ns = 0
 
 
-@dataclass(frozen=True, slots=True)
 class _Part:
     """The part of a transfer that goes over the channel of one cell mate."""
 
-    mate: int
-    size_bytes: int
-    left: Left
-    accepted: Accepted | None
+    __slots__ = ("accepted", "left", "mate", "size_bytes")
+
+    def __init__(self, mate: int, size_bytes: int, left: Left, accepted: Accepted | None) -> None:
+        self.mate = mate
+        self.size_bytes = size_bytes
+        self.left = left
+        self.accepted = accepted
 
 
 class OwnTransfers:
@@ -100,6 +111,21 @@ class SharedTransfers:
     stripings: Sequence[Striping | None] | None = None
     _waiting: dict[tuple[int, int], _Offer] = field(default_factory=dict)
     _position: int = 0
+    _scatter_ns: int = field(init=False)
+    """Until all of the largest part has been scattered, and until its first chunk has."""
+    _scatter_first_ns: int = field(init=False)
+    _gather_chunk_ns: int = field(init=False)
+    _gather_ns: int = field(init=False)
+    """Until all parts have been gathered, over the receiver's port."""
+
+    def __post_init__(self) -> None:
+        count = len(self.channels)
+        largest_bytes = -(-self.size_bytes // count)
+        chunk_bytes = min(self.chunk_bytes, largest_bytes)
+        self._scatter_ns = self.scatter.latency_ns + self.scatter.duration_ns(largest_bytes)
+        self._scatter_first_ns = self.scatter.latency_ns + self.scatter.duration_ns(chunk_bytes)
+        self._gather_chunk_ns = self.gather.latency_ns + self.gather.duration_ns(self.chunk_bytes)
+        self._gather_ns = self.gather.duration_ns(self.size_bytes * (count - 1) // count)
 
     def offer(
         self, now_ns: int, mate: int, microbatch: int, arrived: Arrived, released: Released | None = None
@@ -123,10 +149,9 @@ class SharedTransfers:
 
     def _send(self, owner: int, offer: _Offer) -> None:
         count = len(self.channels)
-        largest_bytes = -(-self.size_bytes // count)
-        chunk_bytes = min(self.chunk_bytes, largest_bytes)
-        scattered_ns = offer.time_ns + self.scatter.latency_ns + self.scatter.duration_ns(largest_bytes)
-        first_ns = offer.time_ns + self.scatter.latency_ns + self.scatter.duration_ns(chunk_bytes)
+        chunk_bytes = min(self.chunk_bytes, -(-self.size_bytes // count))
+        scattered_ns = offer.time_ns + self._scatter_ns
+        first_ns = offer.time_ns + self._scatter_first_ns
         for mate, channel in enumerate(self.channels):
             size_bytes = self.size_bytes * (mate + 1) // count - self.size_bytes * mate // count
             available_ns = offer.time_ns if mate == owner else first_ns
@@ -155,7 +180,7 @@ class SharedTransfers:
             end_ns = max(end_ns, whole_ns)
             first_ns, last_ns = channel.arrival_ns(start_ns), channel.arrival_ns(end_ns)
             if mate != owner:
-                chunk_ns = self.gather.latency_ns + self.gather.duration_ns(self.chunk_bytes)
+                chunk_ns = self._gather_chunk_ns
                 first_ns, last_ns = first_ns + chunk_ns, last_ns + chunk_ns
             offer.first_left_ns = start_ns if offer.first_left_ns < 0 else min(offer.first_left_ns, start_ns)
             offer.first_arrival_ns = first_ns if offer.first_arrival_ns < 0 else min(offer.first_arrival_ns, first_ns)
@@ -181,8 +206,6 @@ class SharedTransfers:
         return left
 
     def _deliver(self, offer: _Offer) -> None:
-        count = len(self.channels)
-        gathered_ns = self.gather.duration_ns(self.size_bytes * (count - 1) // count)
-        offer.last_arrival_ns = max(offer.last_arrival_ns, offer.first_arrival_ns + gathered_ns)
+        offer.last_arrival_ns = max(offer.last_arrival_ns, offer.first_arrival_ns + self._gather_ns)
         left_ns = offer.last_left_ns if offer.released is None else offer.own_left_ns
         offer.arrived(offer.first_left_ns, left_ns, offer.first_arrival_ns, offer.last_arrival_ns)

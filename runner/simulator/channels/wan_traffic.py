@@ -7,6 +7,7 @@ changed often, the bytes sent by any time are recovered from the rates of the st
 from array import array
 from collections.abc import Sequence
 from functools import cached_property
+from math import gcd
 
 import numpy as np
 import numpy.typing as npt
@@ -83,7 +84,9 @@ class History:
         self.rows = np.frombuffer(rows, np.int64).reshape(-1, 3)
         self._varied = np.frombuffer(varied, np.int64).reshape(-1, VARIED_NUMBERS)
         self._served = served or ServedStreams(())
-        self._bits_ns_per_byte, self._payload_share = bits_ns_per_byte, payload_share
+        # Times so many, a byte of payload takes whole bytes.
+        self._units = BITS_NS // gcd(bits_ns_per_byte, BITS_NS)
+        self._bits_ns_per_byte, self._payload_share = bits_ns_per_byte * self._units, payload_share * self._units
 
     def whole(self) -> Rows:
         """Return all stretches, each of one rate."""
@@ -135,7 +138,8 @@ class History:
         _, stream, _, _, threshold_bytes, threshold_bits_ns, unnoted = row.tolist()
         served, frame = self._served[stream], self._bits_ns_per_byte // BITS_NS
         payload = self._payload_share * served.bytes[changes]
-        rest = threshold_bits_ns - (payload % frame) * BITS_NS - self._payload_share * served.bits_ns[changes]
+        rest = threshold_bits_ns * self._units - self._payload_share * served.bits_ns[changes]
+        rest -= (payload % frame) * BITS_NS
         left = threshold_bytes - payload // frame - -rest // self._bits_ns_per_byte
         return np.asarray(unnoted - np.maximum(left, 0), np.int64)
 

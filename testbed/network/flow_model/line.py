@@ -1,6 +1,7 @@
 """The line that carries a channel's bytes: its rate, latency and header overhead."""
 
 from dataclasses import dataclass
+from math import gcd
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from wanbed.testbed.network import ethernet, goodput
@@ -17,6 +18,10 @@ PAYLOAD_BYTES: Final[int] = _MTU_BYTES - _TCP_OVERHEAD_BYTES
 FRAME_BYTES: Final[int] = _MTU_BYTES + _ETHERNET_HEADER_BYTES
 
 _BITS_NS: Final = 8 * 10**9
+# Bits x 10^9 that a byte of payload takes with its headers at the usual MTU, and the share of a rate that carries
+# payload, reduced: products of up to 62 bits cost least.
+_FRAMED_BITS_NS: Final[int] = _BITS_NS * FRAME_BYTES // gcd(_BITS_NS * FRAME_BYTES, PAYLOAD_BYTES)
+_PAYLOAD_SHARE: Final[int] = PAYLOAD_BYTES // gcd(_BITS_NS * FRAME_BYTES, PAYLOAD_BYTES)
 
 Bytes = TypeVar("Bytes", int, "npt.NDArray[np.int64]")
 
@@ -66,6 +71,8 @@ class Line:
         if rate_bps is None:
             return 0
         if self.headers:
+            if self.mtu_bytes == _MTU_BYTES:
+                return -(-payload_bytes * _FRAMED_BITS_NS // (rate_bps * _PAYLOAD_SHARE))
             return -(-payload_bytes * _BITS_NS * self.frame_bytes // (rate_bps * self.payload_bytes))
         return -(-payload_bytes * _BITS_NS // rate_bps)
 

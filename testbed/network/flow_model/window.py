@@ -21,8 +21,6 @@ There is no loss but in outages: queues hold all bytes that windows let out. If 
 is acknowledged when it was to be (``TcpWindow.path_changes``).
 """
 
-from collections import deque
-from dataclasses import dataclass
 from typing import Final
 
 from wanbed.ground.compiled_core.own_subclasses import mypyc_attr
@@ -56,15 +54,18 @@ class Delay:
 _NO_DELAY: Final = Delay()
 
 
-@dataclass(slots=True)
 class _Run:
-    """Bytes in flight that left without a break."""
+    """Bytes in flight that left without a break. ``following`` left after them."""
 
-    start_ns: int
-    end_ns: int
-    size_bytes: int
-    delay: Delay
-    limited: bool
+    __slots__ = ("delay", "end_ns", "following", "limited", "size_bytes", "start_ns")
+
+    def __init__(self, start_ns: int, end_ns: int, size_bytes: int, delay: Delay, *, limited: bool) -> None:
+        self.start_ns = start_ns
+        self.end_ns = end_ns
+        self.size_bytes = size_bytes
+        self.delay = delay
+        self.limited = limited
+        self.following: _Run | None = None
 
 
 class TcpWindow:
@@ -81,13 +82,14 @@ class TcpWindow:
     __slots__ = (
         "_congestion",
         "_each",
+        "_first",
         "_in_flight",
+        "_last",
         "_last_sent_ns",
         "_least_timeout_ns",
         "_limited_until_ns",
         "_restarts",
         "_rtt_ns",
-        "_runs",
         "_variation_ns",
         "_varied_ns",
         "_waited_ns",
@@ -112,7 +114,9 @@ class TcpWindow:
         self._window = _UNBOUNDED if window_bytes is None else max(window_bytes, 1)
         self._congestion = congestion
         self._restarts = restarts and congestion is not None
-        self._runs: deque[_Run] = deque()
+        # What is in flight, as a chain from the first run to the last one, which counts only if there is a first one.
+        self._first: _Run | None = None
+        self._last: _Run | None = None
         self._in_flight = 0
         self._last_sent_ns = 0
         self._limited_until_ns = -1
@@ -129,9 +133,10 @@ class TcpWindow:
             least_timeout_ns=self._least_timeout_ns,
             each=None if self._each is None else self._each.copied(),
         )
-        copied._runs = deque(
-            _Run(run.start_ns, run.end_ns, run.size_bytes, run.delay, run.limited) for run in self._runs
-        )
+        run = self._first
+        while run is not None:
+            copied._append(_Run(run.start_ns, run.end_ns, run.size_bytes, run.delay, limited=run.limited))
+            run = run.following
         copied._in_flight, copied._last_sent_ns = self._in_flight, self._last_sent_ns
         copied._variation_ns, copied._varied_ns = self._variation_ns, self._varied_ns
         copied._limited_until_ns, copied._waited_ns = self._limited_until_ns, self._waited_ns
@@ -159,7 +164,7 @@ class TcpWindow:
 
     def sent_openly(self, end_ns: int, size_bytes: int) -> None:
         """Record bytes sent until ``end_ns`` while ``opens_for`` was true: bytes in flight did not limit them."""
-        self._runs.clear()
+        self._first = None
         self._in_flight = 0
         if self._congestion is not None:
             flown = min(self._window, self._congestion.size_bytes)
@@ -168,10 +173,12 @@ class TcpWindow:
 
     def allowance(self, now_ns: int) -> int:
         """Return the bytes that may be sent now; ``BOUNDED`` or more if no window limits them."""
-        runs, rtt_ns = self._runs, self._rtt_ns
-        while runs and runs[0].start_ns + rtt_ns + runs[0].delay.later_ns <= now_ns:
-            run = runs.popleft()
-            self._waited_ns = run.delay.later_ns
+        run, rtt_ns = self._first, self._rtt_ns
+        while run is not None:
+            later_ns = run.delay.later_ns
+            if run.start_ns + rtt_ns + later_ns > now_ns:
+                break
+            self._waited_ns = later_ns
             if run.start_ns >= self._varied_ns:
                 self._varied_ns = run.start_ns + rtt_ns
                 self._variation_ns -= (self._variation_ns - self._least_timeout_ns) // 4
@@ -182,7 +189,8 @@ class TcpWindow:
                 left_ns = run.end_ns - run.start_ns
                 held_bytes = run.size_bytes * rtt_ns // left_ns + 1 if left_ns else None
                 self._congestion.grow(run.size_bytes, flown, most_bytes, run.delay.noticed_ns, held_bytes)
-        if not runs:
+            run = self._first = run.following
+        if run is None:
             self._restart_if_idle(now_ns)
         return self._allowed - self._in_flight
 
@@ -194,10 +202,10 @@ class TcpWindow:
     def allowance_without_growth(self, now_ns: int) -> int:
         """Return the ``allowance`` without changing state: acknowledged bytes free room but do not open the window."""
         free = self._allowed - self._in_flight
-        for run in self._runs:
-            if run.start_ns + self._rtt_ns + run.delay.later_ns > now_ns:
-                break
+        run, rtt_ns = self._first, self._rtt_ns
+        while run is not None and run.start_ns + rtt_ns + run.delay.later_ns <= now_ns:
             free += run.size_bytes
+            run = run.following
         return free
 
     @property
@@ -207,7 +215,9 @@ class TcpWindow:
     @property
     def next_credit_ns(self) -> int:
         """The time of the next acknowledgement of bytes in flight. Valid only after ``allowance`` has returned 0."""
-        return self._runs[0].start_ns + self._rtt_ns + self._runs[0].delay.later_ns
+        run = self._first
+        assert run is not None
+        return run.start_ns + self._rtt_ns + run.delay.later_ns
 
     def sent(
         self, start_ns: int, end_ns: int, size_bytes: int, delay: Delay | None = None, *, limited: bool = False
@@ -220,7 +230,7 @@ class TcpWindow:
         """
         self._in_flight += size_bytes
         self._last_sent_ns = end_ns
-        last = self._runs[-1] if self._runs else None
+        last = None if self._first is None else self._last
         if limited and self._congestion is not None and self._congestion.size_bytes <= self._window:
             self._limited_until_ns = start_ns + self._rtt_ns + (0 if delay is None else self._rtt_ns)
         limited = start_ns <= self._limited_until_ns
@@ -229,7 +239,15 @@ class TcpWindow:
             last.end_ns, last.size_bytes = end_ns, last.size_bytes + size_bytes
             last.limited = last.limited or limited
         else:
-            self._runs.append(_Run(start_ns, end_ns, size_bytes, delay or _NO_DELAY, limited))
+            self._append(_Run(start_ns, end_ns, size_bytes, _NO_DELAY if delay is None else delay, limited=limited))
+
+    def _append(self, run: _Run) -> None:
+        last = self._last
+        if self._first is None or last is None:
+            self._first = run
+        else:
+            last.following = run
+        self._last = run
 
     @property
     def in_flight_bytes(self) -> int:
@@ -248,7 +266,12 @@ class TcpWindow:
 
     def flights(self) -> list[tuple[int, int]]:
         """Return of all that is in flight, in order, when it began to leave and when it is to be acknowledged."""
-        return [(run.start_ns, run.start_ns + self._rtt_ns + run.delay.later_ns) for run in self._runs]
+        flights = []
+        run = self._first
+        while run is not None:
+            flights.append((run.start_ns, run.start_ns + self._rtt_ns + run.delay.later_ns))
+            run = run.following
+        return flights
 
     def path_changes(self, rtt_ns: int, held_bytes: int, before_ns: int) -> None:
         """Handle that a round trip lasts ``rtt_ns`` for all that leaves at ``before_ns`` or later.
@@ -256,10 +279,12 @@ class TcpWindow:
         The line carries ``held_bytes`` of payload in it, 0 without a rate.
         """
         earlier_ns = self._rtt_ns - rtt_ns
-        for run in self._runs:
+        run = self._first
+        while run is not None:
             if run.start_ns < before_ns:
                 run.start_ns += earlier_ns
                 run.end_ns += earlier_ns
+            run = run.following
         self._rtt_ns = rtt_ns
         if self._congestion is not None:
             self._congestion.path_changes(rtt_ns, held_bytes or None)
@@ -276,7 +301,7 @@ class TcpWindow:
 
     def answered(self, now_ns: int) -> None:
         """Handle that all that is in flight is acknowledged at once."""
-        self._runs.clear()
+        self._first = None
         self._in_flight = 0
         self._last_sent_ns = max(self._last_sent_ns, now_ns)
 

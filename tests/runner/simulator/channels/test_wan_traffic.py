@@ -145,8 +145,8 @@ def test_whole_bytes_have_left_by_each_change_of_a_streams_rate(
 ) -> None:
     frame, payload = (FRAME_BYTES, PAYLOAD_BYTES) if headers else (1, 1)
     events = EventQueue()
-    stream = Stream(events, 0, payload)
     sender = Sender(events, Line(None, 0, headers))
+    stream = Stream(events, 0, sender.payload_share)
     now_ns, carried_bits_ns = 10, 0
     stream.set_rate(8, 5, 1)
     sender.load(size_bytes, 0, now_ns)

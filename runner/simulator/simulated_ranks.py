@@ -103,7 +103,7 @@ def simulated_ranks(variant: PipelineVariant, pipelines: Sequence[int], rings: A
 NUMBERS: Final = 8
 """The numbers of a row."""
 
-_PACKED: Final = struct.Struct(f"={NUMBERS}q").pack
+_PACKED: Final = struct.Struct(f"{NUMBERS}q").pack
 
 
 class SpanRows:

@@ -342,7 +342,8 @@ class SharedCapacity:
     """The resources of one simulation, by number, and the node pairs that send over each of them now.
 
     A resource is limiting only while its senders could together use more than its capacity, where each sender uses at
-    most the capacity of the narrowest other resource on its path. Resources that are not limiting are ignored.
+    most the capacity of the narrowest other resource on its path. Resources that are not limiting are ignored. What all
+    flows together cannot fill never is, unless a capacity changes.
 
     ``own`` has resources that only one flow crosses, ``ports`` some of which no flow crosses two; all others are hubs.
     On a flow's path, the numbers of its own resources are the lowest and that of its port is lower than those of hubs.
@@ -365,6 +366,10 @@ class SharedCapacity:
             if number not in self._own and number not in self._ports
         }
         self._groups = _Groups(events, self._hubs)
+        self._flows: dict[NodePairFlow, None] = {}
+        self._most_bps: dict[int, int] = {}
+        """The most that all flows together can use of each hub and port; empty until it is needed."""
+        self._changes = False
         self._most_channels = 0
         self._most_flows = 0
         self._first_turn = 0
@@ -383,6 +388,9 @@ class SharedCapacity:
     def expect(self, flow: NodePairFlow) -> None:
         """Prepare for one more channel of ``flow``."""
         flow.channels += 1
+        if flow not in self._flows:
+            self._flows[flow] = None
+            self._look_again(self.events.now_ns)
         self._most_channels = max(self._most_channels, flow.channels)
         self._most_flows = max(self._most_flows, flow.number + 1)
 
@@ -397,16 +405,29 @@ class SharedCapacity:
         """Let a resource, which all of ``flows`` cross and no other flow, have another capacity from now on."""
         if capacity_bps == self._capacities_bps[number]:
             return
+        if not self._changes:
+            self._changes = True
+            self._look_again(now_ns)
         self._capacities_bps[number] = capacity_bps
         if number in self._hubs:
             self._hubs[number].capacity_bps = capacity_bps
         for flow in flows:
-            for channel in flow.sending:
-                channel.leave()
-            self._release(flow)
-            flow.path = None
-            if flow.sending:
-                self._touch(flow, now_ns)
+            self._forget_path(flow, now_ns)
+
+    def _look_again(self, now_ns: int) -> None:
+        """Find out anew which resources may limit the flows."""
+        if self._most_bps:
+            self._most_bps = {}
+            for flow in self._flows:
+                self._forget_path(flow, now_ns)
+
+    def _forget_path(self, flow: NodePairFlow, now_ns: int) -> None:
+        for channel in flow.sending:
+            channel.leave()
+        self._release(flow)
+        flow.path = None
+        if flow.sending:
+            self._touch(flow, now_ns)
 
     def stop(self, channel: Sender, flow: NodePairFlow, now_ns: int) -> None:
         """Handle that ``channel`` of ``flow`` has stopped sending."""
@@ -461,10 +482,13 @@ class SharedCapacity:
         """Return the resources that a flow crosses apart from its port, once its share of each is known."""
         capacities_bps = self._capacities_bps
         hubs, limits_bps = [], []
+        flow.port = None
         for number in flow.resources:
             if number in self._own:
                 if self._most_of(flow, number) > capacities_bps[number]:
                     limits_bps.append(capacities_bps[number])
+            elif not self._may_limit(number):
+                continue
             elif number in self._ports:
                 flow.port = self._ports[number]
                 flow.port_most_bps = self._most_of(flow, number)
@@ -474,6 +498,17 @@ class SharedCapacity:
         flow.hubs_most_bps = [self._most_of(flow, number) for number in hubs]
         widest_bps = min(capacities_bps[number] for number in flow.resources)
         return Path(tuple(hubs), min(limits_bps, default=0), widest_bps)
+
+    def _may_limit(self, resource: int) -> bool:
+        """Return whether a hub or port ever limits the flows that cross it."""
+        if not self._most_bps:
+            self._changes = self._changes or any(flow.courses for flow in self._flows)
+            for flow in self._flows:
+                for number in flow.resources:
+                    if number not in self._own:
+                        before_bps = self._most_bps.get(number, 0)
+                        self._most_bps[number] = before_bps + self._most_of(flow, number)
+        return self._changes or self._most_bps[resource] > self._capacities_bps[resource]
 
     def _most_of(self, flow: NodePairFlow, resource: int) -> int:
         """Return the most that a flow can use of a resource, given the other resources on its path.
@@ -593,16 +628,19 @@ class SharedCapacity:
         """Return the flows like one that sends, None if no others limit it."""
         path, port = flow.path, flow.port
         assert path is not None
-        if port is not None and port.limits:
+        is_limited = False
+        for hub in flow.hubs:
+            if hub.limits:
+                is_limited = True
+                break
+        # Who alone sends to a port has the rate of the narrowest resource on its path, which may be the port.
+        if port is not None and port.limits and (is_limited or len(port.sending) > 1):
             alike = port.alike
             if alike is None:
                 arriving = tuple(sorted([each.path for each in port.sending if each.path is not None]))
                 alike = port.alike = self._groups.at_ports(port.capacity_bps, arriving)
             return alike[path]
-        for hub in flow.hubs:
-            if hub.limits:
-                return self._groups.away_from_ports(path)
-        return None
+        return self._groups.away_from_ports(path) if is_limited else None
 
     def _affected(self, seeds: Iterable[_AlikePairs]) -> list[_AlikePairs]:
         """Return the groups whose rates may change with those of ``seeds``, with their fair rates."""

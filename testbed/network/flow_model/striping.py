@@ -12,9 +12,7 @@ Connections whose windows are all small send in step, and the line carries the b
 last connection of a round ends later by that time, and begins the next round later by that time.
 """
 
-from collections import Counter
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from wanbed.testbed.network.flow_model.congestion_window import halvings
 
@@ -78,11 +76,12 @@ class Connections:
     def waiting(self, striping: Striping, now_ns: int) -> Waiting:
         """Return how long the transfer that begins now needs beyond its first burst. Call ``sent`` afterwards."""
         count = len(self._congestion)
-        if self._unchanged[0] == striping and self._unchanged[1] >= count and not self._idle(self._next, now_ns):
+        known_striping, unchanged = self._unchanged
+        same = known_striping is striping or known_striping == striping
+        if same and unchanged >= count and not self._idle(self._next, now_ns):
             return NO_WAITING
         each, more = divmod(striping.chunks, count)
         rounds: dict[tuple[int, int], _Rounds] = {}
-        striped: Counter[_Rounds] = Counter()
         changed = False
         for turn in range(count if each else more):
             connection = (self._next + turn) % count
@@ -92,12 +91,12 @@ class Connections:
             known = rounds.get((congestion, load_bytes))
             if known is None:
                 known = rounds[congestion, load_bytes] = self._rounds(congestion, load_bytes)
-            striped[known] += 1
+            known.connections += 1
             changed = changed or known.before > 0 or known.congestion_bytes != before
             self._congestion[connection] = known.congestion_bytes
-        alike = not changed and self._unchanged[0] in (striping, None)
-        self._unchanged = (striping, self._unchanged[1] + (more or count)) if alike else (None, 0)
-        return _slowest(striped)
+        alike = not changed and (same or known_striping is None)
+        self._unchanged = (striping, unchanged + (more or count)) if alike else (None, 0)
+        return _slowest(list(rounds.values()))
 
     def let_out(self, striping: Striping, now_ns: int) -> bool:
         """Return whether no congestion window delays the transfer, ignoring receive windows. Changes no state."""
@@ -172,26 +171,37 @@ class Connections:
         return congestion if self._window is None else min(congestion, self._window)
 
 
-class _Rounds(NamedTuple):
-    """One connection's rounds: their number before the last, the bytes of the last two, and the window afterwards."""
+class _Rounds:
+    """The rounds of ``connections`` connections, each with so many ``before`` the last one.
 
-    before: int
-    burst_bytes: int
-    last_bytes: int
-    congestion_bytes: int
+    A connection sends ``burst_bytes`` in the one before the last and ``last_bytes`` in the last one, and has a window
+    of ``congestion_bytes`` afterwards.
+    """
+
+    __slots__ = ("before", "burst_bytes", "congestion_bytes", "connections", "last_bytes")
+
+    def __init__(self, before: int, burst_bytes: int, last_bytes: int, congestion_bytes: int) -> None:
+        self.before = before
+        self.burst_bytes = burst_bytes
+        self.last_bytes = last_bytes
+        self.congestion_bytes = congestion_bytes
+        self.connections = 0
 
 
-def _slowest(striped: "Counter[_Rounds]") -> Waiting:
+def _slowest(striped: list[_Rounds]) -> Waiting:
     """Return the wait of the connections with the most rounds, given what all others send in the last two rounds."""
-    rounds = max((each.before for each in striped), default=0)
+    rounds = 0
+    for each in striped:
+        rounds = max(rounds, each.before)
     if not rounds:
         return NO_WAITING
-    slowest = max(each for each in striped if each.before == rounds)
-    last = sum(number * each.last_bytes for each, number in striped.items() if each.before == rounds)
-    before = sum(
-        number * (each.burst_bytes if each.before == rounds else each.last_bytes)
-        for each, number in striped.items()
-        if each.before >= rounds - 1
-    )
+    last = before = slowest_burst = slowest_last = 0
+    for each in striped:
+        if each.before == rounds:
+            last += each.connections * each.last_bytes
+            before += each.connections * each.burst_bytes
+            slowest_burst, slowest_last = max((slowest_burst, slowest_last), (each.burst_bytes, each.last_bytes))
+        elif each.before == rounds - 1:
+            before += each.connections * each.last_bytes
     # The last connection begins a round when all others have sent theirs.
-    return Waiting(rounds, max(before - slowest.burst_bytes + slowest.last_bytes, last))
+    return Waiting(rounds, max(before - slowest_burst + slowest_last, last))

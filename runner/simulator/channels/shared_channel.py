@@ -54,6 +54,14 @@ class _Transfer:
         self.at_once = at_once
 
 
+def _left_nothing(_: int, end_ns: int) -> None:
+    """Handle that nothing has left."""
+
+
+_NOTHING: Final = _Transfer(0, 0, _left_nothing, None, None, at_once=True)
+"""The transfer of a channel that has had none yet."""
+
+
 class _GoingOn(Event):
     """A channel that goes on: there is at most one such event of it at a time."""
 
@@ -108,6 +116,7 @@ class SharedChannel(Sender):
         self._delay: Delay | None = None
         self.capacity = capacity
         self._waiting: deque[_Transfer] = deque()
+        self._current = _NOTHING
         self._unsent = 0
         self._queued = 0
         self._steps = 0
@@ -160,7 +169,7 @@ class SharedChannel(Sender):
         self.queue(now_ns, HEADER_BYTES, left)
 
     def _await_next(self) -> None:
-        transfer = self._waiting[0]
+        transfer = self._current = self._waiting[0]
         self._unsent = transfer.size_bytes
         self._queued -= self._unsent
         self._steps = 0
@@ -185,7 +194,7 @@ class SharedChannel(Sender):
         if not openly and allowed < part:
             part = allowed
         self._limited = part == allowed
-        transfer = self._waiting[0]
+        transfer = self._current
         if transfer.accepted is not None:
             part = self._report_if_accepted(transfer, allowed, part, now_ns)
         if self._let_out_ns is None:

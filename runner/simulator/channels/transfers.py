@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from wanbed.runner.simulator.event_queue import EventQueue
+from wanbed.runner.simulator.event_queue import Event, EventQueue
 from wanbed.runner.tcp.channel import Accepted, Channel, Known, Left
 from wanbed.testbed.network.flow_model.line import Line
 from wanbed.testbed.network.flow_model.striping import Striping
@@ -44,16 +44,24 @@ class _Offer:
         self.last_left_ns = self.last_arrival_ns = 0
 
 
-class _Part:
-    """The part of a transfer that goes over the channel of one cell mate."""
+class _Part(Event):
+    """The part of a transfer that goes over the channel of one cell mate, from the time of the event on."""
 
-    __slots__ = ("accepted", "left", "mate", "size_bytes")
+    __slots__ = ("accepted", "left", "mate", "size_bytes", "transfers")
 
-    def __init__(self, mate: int, size_bytes: int, left: Left, accepted: Accepted | None) -> None:
+    def __init__(
+        self, transfers: "SharedTransfers", mate: int, size_bytes: int, left: Left, accepted: Accepted | None
+    ) -> None:
+        self.turn = 0
+        self.transfers = transfers
         self.mate = mate
         self.size_bytes = size_bytes
         self.left = left
         self.accepted = accepted
+
+    def happen(self, now_ns: int) -> None:
+        """Queue the part."""
+        self.transfers.queue(now_ns, self)
 
 
 class OwnTransfers:
@@ -163,13 +171,14 @@ class SharedTransfers:
                     accepted = release
                 else:
                     left = self._releasing(release, left)
-            part = _Part(mate, size_bytes, left, accepted)
+            part = _Part(self, mate, size_bytes, left, accepted)
             if self.turns or available_ns <= offer.time_ns:
-                self._queue(available_ns, part)
+                self.queue(available_ns, part)
             else:
-                self.events.at(available_ns, self._queue, part)
+                self.events.add(available_ns, part)
 
-    def _queue(self, available_ns: int, part: "_Part") -> None:
+    def queue(self, available_ns: int, part: _Part) -> None:
+        """Queue a part on the channel of its cell mate."""
         striping = None if self.stripings is None else self.stripings[part.mate]
         self.channels[part.mate].queue(available_ns, part.size_bytes, part.left, striping, accepted=part.accepted)
 

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from wanbed.runner.simulator.channels.shared_channel import ChangingChannel
-from wanbed.runner.simulator.event_queue import EventQueue
+from wanbed.runner.simulator.event_queue import Event, EventQueue
 from wanbed.runner.tcp.channel import Channel, PrivateChannel
 from wanbed.testbed.network.flow_model.line import Line
 from wanbed.testbed.network.flow_model.striping import Striping
@@ -151,6 +151,8 @@ class SharedRing:
     ) -> None:
         self.channels = channels
         self.cut = cut
+        self.steps = cut.steps
+        self.first_bytes, self.rest_bytes = cut.parts_bytes
         self.stripings = [cut.stripings(count) for count in connections]
         self.events = events
         # Where latencies change, data may take longer around at some time.
@@ -168,6 +170,43 @@ class SharedRing:
         if current.joined == len(self.channels):
             # Pending events still refer to the round.
             del self._rounds[iteration]
+
+
+class _ChunkArrived(Event):
+    """The arrival of the first chunk of a step's segment at a position, or of all of it if it ``is_whole``."""
+
+    __slots__ = ("is_whole", "position", "ring_round", "step")
+
+    def __init__(self, ring_round: "_SharedRound", position: int, step: int, *, is_whole: bool) -> None:
+        self.turn = 0
+        self.ring_round = ring_round
+        self.position = position
+        self.step = step
+        self.is_whole = is_whole
+
+    def happen(self, now_ns: int) -> None:
+        """Let the position go on."""
+        if self.is_whole:
+            self.ring_round.segment_arrived(now_ns, self.position, self.step)
+        else:
+            self.ring_round.chunk_arrived(now_ns, self.position, self.step)
+
+
+class _SegmentLeft(Event):
+    """The end of sending a step's segment, which has left by ``left_ns``."""
+
+    __slots__ = ("left_ns", "position", "ring_round", "step")
+
+    def __init__(self, ring_round: "_SharedRound", position: int, step: int, left_ns: int) -> None:
+        self.turn = 0
+        self.ring_round = ring_round
+        self.position = position
+        self.step = step
+        self.left_ns = left_ns
+
+    def happen(self, now_ns: int) -> None:
+        """Let the position go on."""
+        self.ring_round.segment_left(now_ns, self.position, self.step, self.left_ns)
 
 
 class _SharedRound:
@@ -226,7 +265,7 @@ class _SharedRound:
         """Begin and complete all steps of a position that are now possible."""
         if self._ready_ns[position] < 0:
             return
-        steps = self._ring.cut.steps
+        steps = self._ring.steps
         while (
             (step := self._begun[position] + 1) < steps
             and self._first_arrived[position] >= step - 1
@@ -241,7 +280,8 @@ class _SharedRound:
             complete_ns = max(left_ns.pop(step), whole_ns, self._complete_ns[position])
             self._complete_ns[position] = complete_ns
             arrival_ns = max(self._ring.channels[position].arrival_ns(complete_ns), now_ns)
-            self._ring.events.at(arrival_ns, self._segment_arrived, ((position + 1) % self._count, step))
+            following = (position + 1) % self._count
+            self._ring.events.add(arrival_ns, _ChunkArrived(self, following, step, is_whole=True))
         done = self._done[position]
         if done is not None and self._accepted[position] and self._whole_arrived[position] == steps - 1:
             self._done[position] = None
@@ -250,7 +290,7 @@ class _SharedRound:
     def _begin(self, position: int, step: int, now_ns: int) -> None:
         self._begun[position] = step
         events, channel = self._ring.events, self._ring.channels[position]
-        first_bytes, rest_bytes = self._ring.cut.parts_bytes
+        first_bytes, rest_bytes = self._ring.first_bytes, self._ring.rest_bytes
         first, rest = self._ring.stripings[position]
         chunk_left_ns = 0
 
@@ -258,30 +298,30 @@ class _SharedRound:
             nonlocal chunk_left_ns
             chunk_left_ns = end_ns
             arrival_ns = max(channel.arrival_ns(end_ns), events.now_ns)
-            events.at(arrival_ns, self._chunk_arrived, ((position + 1) % self._count, step))
+            events.add(arrival_ns, _ChunkArrived(self, (position + 1) % self._count, step, is_whole=False))
             if not rest_bytes:
                 rest_left(_, end_ns)
 
         def rest_left(_: int, end_ns: int) -> None:
             left_ns = max(chunk_left_ns, end_ns)
-            events.at(max(left_ns, events.now_ns), self._has_left, (position, step, left_ns))
+            events.add(max(left_ns, events.now_ns), _SegmentLeft(self, position, step, left_ns))
 
         def accepted(at_ns: int) -> None:
             events.at(max(at_ns, events.now_ns), self._has_been_accepted, position)
 
-        last = accepted if step == self._ring.cut.steps - 1 else None
+        last = accepted if step == self._ring.steps - 1 else None
         channel.queue(now_ns, first_bytes, chunk_left, first, accepted=None if rest_bytes else last, at_once=False)
         if rest_bytes:
             channel.queue(now_ns, rest_bytes, rest_left, rest, accepted=last, at_once=False)
 
-    def _chunk_arrived(self, now_ns: int, what: tuple[int, int]) -> None:
-        position, step = what
+    def chunk_arrived(self, now_ns: int, position: int, step: int) -> None:
+        """Handle that the first chunk of a step's segment has arrived at a position."""
         self._first_arrived[position] = max(self._first_arrived[position], step)
         self._report(position, now_ns)
         self._advance(position, now_ns)
 
-    def _segment_arrived(self, now_ns: int, what: tuple[int, int]) -> None:
-        position, step = what
+    def segment_arrived(self, now_ns: int, position: int, step: int) -> None:
+        """Handle that all of a step's segment has arrived at a position."""
         self._whole_arrived[position] = step
         self._whole_ns[position][step] = now_ns
         self._report(position, now_ns)
@@ -291,8 +331,8 @@ class _SharedRound:
         self._accepted[position] = True
         self._advance(position, now_ns)
 
-    def _has_left(self, now_ns: int, what: tuple[int, int, int]) -> None:
-        position, step, left_ns = what
+    def segment_left(self, now_ns: int, position: int, step: int, left_ns: int) -> None:
+        """Handle that a position has sent a step's segment."""
         self._left_ns[position][step] = left_ns
         self._advance(position, now_ns)
 

@@ -271,7 +271,7 @@ def test_members_of_a_stream_end_as_each_would_alone_at_the_rates_of_the_stream(
     sizes: list[int], changes: list[tuple[int, int, int]], headers: bool
 ) -> None:
     events, apart = EventQueue(), EventQueue()
-    stream = Stream(events, 0, Sender(events, headers=headers).payload_share)
+    stream = Stream(events, 0, Noting(events, headers=headers).payload_share)
     stream.set_rate(8, 0, 1)
     members = [Noting(events, headers=headers) for _ in sizes]
     alone = [Noting(apart, headers=headers) for _ in sizes]

@@ -1,6 +1,5 @@
 """Butterfly all-reduces between replicas in this process, against numpy."""
 
-import threading
 from queue import Empty
 
 import numpy as np
@@ -8,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.workloads.transport.test_ring_sum import PATIENCE_S, adder
+from tests.workloads.transport.summing_replica import PATIENCE_S, Replica, adder, reduce_all
 from wanbed.workloads.transport.butterfly_sum import GATHER, SCATTER, ButterflyAllReduce
-from wanbed.workloads.transport.event import BucketSummed, Closed, Failed, SegmentReceived, SegmentsSent
+from wanbed.workloads.transport.event import BucketSummed, Closed, SegmentReceived
 from wanbed.workloads.transport.frame import FrameHeader, FrameKind
 from wanbed.workloads.transport.peer import TransportError
 from wanbed.workloads.transport.ring_sum import BucketThread
@@ -18,44 +17,8 @@ from wanbed.workloads.transport.ring_sum import BucketThread
 ELEMENTS = st.lists(st.integers(1, 20) | st.integers(1, 600_000), min_size=1, max_size=3)
 
 
-class Replica:
-    """A rank's main thread: sums the arrays given, one an iteration."""
-
-    def __init__(self, end, arrays: list[np.ndarray]) -> None:
-        self.end, self.arrays = end, arrays
-        self.butterfly = ButterflyAllReduce(end.plan, end.transport)
-        self.others: list = []
-        self.error: Exception | None = None
-        self.thread = threading.Thread(target=self._run)
-        self.thread.start()
-
-    def _run(self) -> None:
-        try:
-            for iteration, array in enumerate(self.arrays):
-                data = memoryview(array).cast("B")
-                self.butterfly.run(iteration, data, array.itemsize, adder(array.dtype), self._await_event)
-            self.end.transport.close()
-            while not any(isinstance(event, Closed) for event in self.others):
-                self._await_event()
-        except Exception as error:
-            self.error = error
-
-    def _await_event(self) -> None:
-        event = self.end.events.get(timeout=PATIENCE_S)
-        if isinstance(event, Failed):
-            raise event.error
-        if isinstance(event, SegmentReceived | SegmentsSent):
-            self.butterfly.handle(event)
-        else:
-            self.others.append(event)
-
-
-def reduce_all(joined, arrays: list[list[np.ndarray]]) -> None:
-    replicas = [Replica(joined.ends[rank], each) for rank, each in enumerate(arrays)]
-    for replica in replicas:
-        replica.thread.join()
-        if replica.error is not None:
-            raise replica.error
+def check_all_reduced(joined, arrays: list[list[np.ndarray]]) -> None:
+    for replica in reduce_all(joined, arrays):
         assert [type(event) for event in replica.others] == [Closed]
 
 
@@ -72,7 +35,7 @@ def test_every_replica_ends_with_numpys_sum(mesh: type, *, replicas, elements, d
     arrays = [[generator.integers(0, 100, count).astype(dtype) for count in elements] for _ in range(replicas)]
     sums = [sum((each[index] for each in arrays[1:]), start=arrays[0][index]) for index in range(len(elements))]
     with mesh(replicas, 1, 0, 1, iterations=3, connections=connections, butterfly=True) as joined:
-        reduce_all(joined, arrays)
+        check_all_reduced(joined, arrays)
     for each in arrays:
         for ours, expected in zip(each, sums, strict=True):
             np.testing.assert_array_equal(ours, expected)
@@ -83,7 +46,7 @@ def test_every_replica_ends_with_numpys_sum(mesh: type, *, replicas, elements, d
 def test_blank_data_is_exchanged_and_stays_as_it_is(mesh: type, *, replicas, elements, connections) -> None:
     arrays = [[np.full(count, rank, "i4") for count in elements] for rank in range(replicas)]
     with mesh(replicas, 1, 0, 1, iterations=3, connections=connections, blank=True, butterfly=True) as joined:
-        reduce_all(joined, arrays)
+        check_all_reduced(joined, arrays)
     for rank, own in enumerate(arrays):
         assert all((array == rank).all() for array in own)
 
@@ -101,7 +64,7 @@ def test_floating_point_numbers_are_added_to_the_owners_in_the_order_of_ranks(me
         expected[part] = total
     arrays = [[each.copy()] for each in given]
     with mesh(4, 1, 0, 1, butterfly=True) as joined:
-        reduce_all(joined, arrays)
+        check_all_reduced(joined, arrays)
     for (ours,) in arrays:
         np.testing.assert_array_equal(ours, expected)
 

@@ -1,8 +1,6 @@
 """Buckets that ranks sum one after the other, in a thread beside the one that completes them."""
 
 import random
-import threading
-from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from threading import Thread
 
@@ -11,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.workloads.transport.summing_replica import PATIENCE_S, Replica, adder, reduce_all
 from wanbed.workloads.message import Message, MessageKind
 from wanbed.workloads.transport.event import (
     BucketSummed,
@@ -18,64 +17,11 @@ from wanbed.workloads.transport.event import (
     Event,
     Failed,
     Received,
-    SegmentReceived,
-    SegmentsSent,
 )
 from wanbed.workloads.transport.frame import FrameHeader, FrameKind
 from wanbed.workloads.transport.peer import TransportError
 from wanbed.workloads.transport.ring_round import bucket_count, complete_ns, cut_buckets
 from wanbed.workloads.transport.ring_sum import BucketThread, RingAllReduce
-
-PATIENCE_S = 60
-
-
-class Replica:
-    """A rank's main thread: sums the arrays given, one an iteration, and handles all other events."""
-
-    def __init__(self, end, arrays: list[np.ndarray]) -> None:
-        self.end, self.arrays = end, arrays
-        self.ring = RingAllReduce(end.plan, end.transport)
-        self.others: list = []
-        self.error: Exception | None = None
-        self.thread = threading.Thread(target=self._run)
-        self.thread.start()
-
-    def _run(self) -> None:
-        try:
-            for iteration, array in enumerate(self.arrays):
-                data = memoryview(array).cast("B")
-                self.ring.run(iteration, data, array.itemsize, adder(array.dtype), self._await_event)
-            self.end.transport.close()
-            while not any(isinstance(event, Closed) for event in self.others):
-                self._await_event()
-        except Exception as error:
-            self.error = error
-
-    def _await_event(self) -> None:
-        event = self.end.events.get(timeout=PATIENCE_S)
-        if isinstance(event, Failed):
-            raise event.error
-        if isinstance(event, SegmentReceived | SegmentsSent):
-            self.ring.handle(event)
-        else:
-            self.others.append(event)
-
-
-def adder(dtype: np.dtype) -> Callable[[memoryview, memoryview], None]:
-    def add(total: memoryview, part: memoryview) -> None:
-        ours = np.frombuffer(total, dtype)
-        np.add(ours, np.frombuffer(part, dtype), out=ours)
-
-    return add
-
-
-def reduce_all(joined, arrays: list[list[np.ndarray]]) -> list[Replica]:
-    replicas = [Replica(joined.ends[rank], each) for rank, each in enumerate(arrays)]
-    for replica in replicas:
-        replica.thread.join()
-        if replica.error is not None:
-            raise replica.error
-    return replicas
 
 
 @settings(max_examples=40, deadline=None)

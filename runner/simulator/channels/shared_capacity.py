@@ -273,11 +273,11 @@ class NodePairFlow:
         self.hubs: list[_Hub] = []
         self.hubs_most_bps: list[int] = []
         self.is_counted = False
-        """Whether what it shares counts it among those that send."""
+        """True while the resources that it shares count it as one that sends."""
         self.is_touched = False
-        """Whether it has begun or stopped at this instant, and its rate is to be looked at."""
+        """True if it has begun or stopped at this instant, so that its rate is to be looked at."""
         self.is_moved = False
-        """Whether its rate is being looked at."""
+        """True while its rate is being looked at."""
         self.port: _HostPort | None = None
         self.port_most_bps = 0
         self.group: _AlikePairs | None = None

@@ -23,7 +23,7 @@ class Stamp(NamedTuple):
 
 
 class Acknowledgement(NamedTuple):
-    """What one end tells the other about the bytes that it has received.
+    """The report of one end to the other about the bytes that it has received.
 
     The first byte that is missing, how many packets had arrived, whether one arrived again (RFC 2883), and how many
     bytes more it takes, of which ``UNLIMITED`` is no limit.

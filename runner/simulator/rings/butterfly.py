@@ -12,7 +12,7 @@ from functools import partial
 from typing import NamedTuple
 
 from wanbed.runner.simulator.event_queue import EventQueue
-from wanbed.runner.simulator.rings.ring_all_reduce import Done
+from wanbed.runner.simulator.rings.piece_round import PieceRound, PieceRounds
 from wanbed.runner.tcp.channel import Channel
 from wanbed.testbed.network.flow_model.striping import Striping
 from wanbed.workloads.transport.butterfly_sum import GATHER, SCATTER
@@ -32,7 +32,7 @@ class _Piece(NamedTuple):
 
 
 class ButterflyCut(NamedTuple):
-    """How a butterfly cuts what it sums: the pieces of each segment, how long they are at most, and the window."""
+    """The cut of the data that a butterfly sums: the pieces of each segment, their largest size, and the window."""
 
     pieces_bytes: Sequence[Sequence[int]]
     piece_bytes: int
@@ -70,17 +70,7 @@ class Butterfly:
         }
         self._credit = dict.fromkeys(channels, cut.window)
         self._unsent: dict[Way, deque[tuple[_Round, _Piece]]] = {way: deque() for way in channels}
-        self._rounds: dict[int, _Round] = {}
-
-    def join(self, iteration: int, position: int, now_ns: int, done: Done) -> None:
-        """Join as in any ``Ring``."""
-        current = self._rounds.get(iteration)
-        if current is None:
-            current = self._rounds[iteration] = _Round(self)
-        current.join(position, now_ns, done)
-        if current.joined == len(self.positions):
-            # Pending events still refer to the round.
-            del self._rounds[iteration]
+        self.join = PieceRounds(len(self.positions), lambda: _Round(self)).join
 
     def send(self, each: "_Round", piece: _Piece, now_ns: int) -> None:
         """Send a piece once there is room for it."""
@@ -114,58 +104,35 @@ class Butterfly:
         self.events.at(max(at_ns, self.events.now_ns), each.accepted, position)
 
 
-class _Round:
-    """One all-reduce: what each position still has to receive, and what has come before it was ready."""
-
+class _Round(PieceRound[_Piece]):
     def __init__(self, butterfly: Butterfly) -> None:
         self._butterfly = butterfly
         pieces, positions = butterfly.cut.pieces_bytes, butterfly.positions
         count, every = len(positions), sum(map(len, pieces))
-        self.joined = 0
-        self._ready_ns = [-1] * count
-        self._done: list[Done | None] = [None] * count
-        self._early: list[list[_Piece]] = [[] for _ in positions]
-        self._unsummed = [[count - 1] * len(own) for own in pieces]
         # The pieces of its own segment from all others, and the sums of all other segments.
-        self._missing = [(count - 2) * len(pieces[position]) + every for position in positions]
-        self._unaccepted = [0] * count
+        super().__init__([(count - 2) * len(pieces[position]) + every for position in positions])
+        self._unsummed = [[count - 1] * len(own) for own in pieces]
         self._unreported = dict.fromkeys(butterfly.channels, 0)
         self._awaited = {
             (sender, receiver): len(pieces[receiver]) + len(pieces[sender]) for sender, receiver in butterfly.channels
         }
 
-    def join(self, position: int, now_ns: int, done: Done) -> None:
-        """Handle that the replica at ``position`` is ready."""
-        self.joined += 1
-        self._ready_ns[position], self._done[position] = now_ns, done
+    def _begin(self, position: int, now_ns: int) -> None:
         for other in self._butterfly.positions:
             if other != position:
                 for number in range(len(self._butterfly.cut.pieces_bytes[other])):
                     self._send(_Piece((position, other), SCATTER, number), now_ns)
-        for piece in self._early[position]:
-            self._use(piece, now_ns)
-        self._end(position, now_ns)
 
     def arrived(self, now_ns: int, piece: _Piece) -> None:
         """Handle that a piece has arrived."""
-        receiver = piece.way[1]
-        if self._ready_ns[receiver] < 0:
-            self._early[receiver].append(piece)
-        else:
-            self._use(piece, now_ns)
-
-    def accepted(self, now_ns: int, position: int) -> None:
-        """Handle that the kernel has accepted a piece that a position sends."""
-        self._unaccepted[position] -= 1
-        self._end(position, now_ns)
+        self.received(piece.way[1], piece, now_ns)
 
     def _send(self, piece: _Piece, now_ns: int) -> None:
         self._unaccepted[piece.way[0]] += 1
         self._butterfly.send(self, piece, now_ns)
 
-    def _use(self, piece: _Piece, now_ns: int) -> None:
+    def _use(self, position: int, piece: _Piece, now_ns: int) -> None:
         way, step, number = piece
-        position = way[1]
         self._missing[position] -= 1
         if step == SCATTER:
             self._unsummed[position][number] -= 1
@@ -179,9 +146,3 @@ class _Round:
             self._butterfly.give_credit(way, self._unreported[way], now_ns)
             self._unreported[way] = 0
         self._end(position, now_ns)
-
-    def _end(self, position: int, now_ns: int) -> None:
-        done = self._done[position]
-        if done is not None and not self._missing[position] and not self._unaccepted[position]:
-            self._done[position] = None
-            done(self._ready_ns[position], now_ns)

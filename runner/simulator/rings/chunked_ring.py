@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from functools import partial
 
 from wanbed.runner.simulator.event_queue import EventQueue
-from wanbed.runner.simulator.rings.ring_all_reduce import Done, RingCut
+from wanbed.runner.simulator.rings.piece_round import PieceRound, PieceRounds
+from wanbed.runner.simulator.rings.ring_all_reduce import RingCut
 from wanbed.runner.tcp.channel import Channel
 from wanbed.workloads.transport.frame import HEADER_BYTES
 from wanbed.workloads.transport.ring_round import cut_segments, ring_window_chunks
@@ -43,17 +44,7 @@ class ChunkedRing:
         self._credit = [window] * len(channels)
         self._reports = [_Report(-1, 0) for _ in channels]
         self._unsent: list[deque[tuple[_ChunkedRound, _Chunk]]] = [deque() for _ in channels]
-        self._rounds: dict[int, _ChunkedRound] = {}
-
-    def join(self, iteration: int, position: int, now_ns: int, done: Done) -> None:
-        """Join as in any ``Ring``."""
-        current = self._rounds.get(iteration)
-        if current is None:
-            current = self._rounds[iteration] = _ChunkedRound(self)
-        current.join(position, now_ns, done)
-        if current.joined == len(self.channels):
-            # Pending events still refer to the round.
-            del self._rounds[iteration]
+        self.join = PieceRounds(len(channels), lambda: _ChunkedRound(self)).join
 
     def send(self, ring_round: "_ChunkedRound", chunk: _Chunk, now_ns: int) -> None:
         """Send a chunk to the next position once there is room for it."""
@@ -104,50 +95,31 @@ class ChunkedRing:
         self.events.at(max(at_ns, self.events.now_ns), ring_round.accepted, position)
 
 
-class _ChunkedRound:
-    """One all-reduce: what each position still has to receive, and what has come before it was ready."""
-
+class _ChunkedRound(PieceRound[_Chunk]):
     def __init__(self, ring: ChunkedRing) -> None:
         self._ring = ring
         self._count = count = len(ring.channels)
-        self.joined = 0
-        self._ready_ns = [-1] * count
-        self._done: list[Done | None] = [None] * count
-        self._early: list[list[_Chunk]] = [[] for _ in range(count)]
-        self._missing = [
+        missing = [
             sum(len(ring.chunks_bytes[(position - step - 1) % count]) for step in range(ring.steps))
             for position in range(count)
         ]
-        self._unaccepted, self._unreported = [0] * count, [0] * count
+        super().__init__(missing)
+        self._unreported = [0] * count
 
-    def join(self, position: int, now_ns: int, done: Done) -> None:
-        """Handle that the replica at ``position`` is ready."""
-        self.joined += 1
-        self._ready_ns[position], self._done[position] = now_ns, done
+    def _begin(self, position: int, now_ns: int) -> None:
         for number in range(len(self._ring.chunks_bytes[position])):
             self._send((position, 0, number), now_ns)
-        for chunk in self._early[position]:
-            self._use(chunk, now_ns)
-        self._end(position, now_ns)
 
     def arrived(self, now_ns: int, chunk: _Chunk) -> None:
         """Handle that a position has received a chunk that the one before sent in a step."""
-        if self._ready_ns[chunk[0]] < 0:
-            self._early[chunk[0]].append(chunk)
-        else:
-            self._use(chunk, now_ns)
-
-    def accepted(self, now_ns: int, position: int) -> None:
-        """Handle that the kernel has accepted a chunk that a position sends."""
-        self._unaccepted[position] -= 1
-        self._end(position, now_ns)
+        self.received(chunk[0], chunk, now_ns)
 
     def _send(self, chunk: _Chunk, now_ns: int) -> None:
         self._unaccepted[chunk[0]] += 1
         self._ring.send(self, chunk, now_ns)
 
-    def _use(self, chunk: _Chunk, now_ns: int) -> None:
-        position, step, number = chunk
+    def _use(self, position: int, chunk: _Chunk, now_ns: int) -> None:
+        _, step, number = chunk
         self._missing[position] -= 1
         self._unreported[position] += 1
         if step + 1 < self._ring.steps:
@@ -156,9 +128,3 @@ class _ChunkedRound:
             self._ring.give_credit(position, self._unreported[position], now_ns)
             self._unreported[position] = 0
         self._end(position, now_ns)
-
-    def _end(self, position: int, now_ns: int) -> None:
-        done = self._done[position]
-        if done is not None and not self._missing[position] and not self._unaccepted[position]:
-            self._done[position] = None
-            done(self._ready_ns[position], now_ns)

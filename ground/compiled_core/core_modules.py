@@ -17,6 +17,7 @@ CORE_MODULES = (
     "wanbed.runner.simulator.packets.packet_channel",
     "wanbed.runner.simulator.packets.receiver",
     "wanbed.runner.simulator.packets.sender",
+    "wanbed.runner.simulator.packets.tick",
     "wanbed.runner.simulator.packets.way",
     "wanbed.runner.simulator.rings.ring_all_reduce",
     "wanbed.runner.simulator.rings.rings",

@@ -16,6 +16,7 @@ from random import Random
 from typing import Final
 
 from wanbed.runner.simulator.packets.packet import INITIAL_SEGMENTS, UNLIMITED, Packet, Stamp
+from wanbed.runner.simulator.packets.tick import TICK_NS
 
 _HIGH_GAIN: Final = 2.885
 _DRAIN_GAIN: Final = 1 / 2.885
@@ -280,7 +281,6 @@ _TRAIN_NS: Final = 2_000_000
 _PACKETS_BYTES, _MOST_PACKETS_NS = 4 * 65_536, 1_000_000
 _LEAST_DELAY_NS: Final = 4_000_000
 _MOST_DELAY_NS: Final = 16_000_000
-_TICK_NS: Final = 10_000_000
 _SETTLING_TICKS: Final = 100
 
 
@@ -345,7 +345,7 @@ class Cubic:
         """
         if self._is_reno:
             return
-        tick = now_ns // _TICK_NS
+        tick = now_ns // TICK_NS
         if self._epoch >= 0 and tick - self._epoch < _SETTLING_TICKS:
             return
         if not self._least_rtt_ns or rtt_ns < self._least_rtt_ns:
@@ -390,7 +390,7 @@ class Cubic:
         if self._is_reno:
             self._open(self.window, segments)
         else:
-            self._update(now_ns // _TICK_NS, segments)
+            self._update(now_ns // TICK_NS, segments)
             self._open(self._count, segments)
 
     def _open(self, count: int, segments: int) -> None:
@@ -415,7 +415,7 @@ class Cubic:
                 self._epoch, self._acknowledged, self._reno = tick, segments, float(window)
                 self._origin = max(self._most, float(window))
                 self._k_s = ((self._origin - window) / _C) ** (1 / 3)
-            passed_s = ((tick - self._epoch) * _TICK_NS + self._least_rtt_ns) / 1e9
+            passed_s = ((tick - self._epoch) * TICK_NS + self._least_rtt_ns) / 1e9
             target = self._origin + _C * (passed_s - self._k_s) ** 3
             self._count = int(window / (target - window)) if target >= window + 1 else 100 * window
             if not self._most:
@@ -444,4 +444,4 @@ class Cubic:
     def resumed(self, idle_ns: int, now_ns: int) -> None:
         """Handle that the connection sends again after a pause, which does not count as time since the last loss."""
         if self._epoch >= 0 and idle_ns > 0:
-            self._epoch = min(self._epoch + idle_ns // _TICK_NS, now_ns // _TICK_NS)
+            self._epoch = min(self._epoch + idle_ns // TICK_NS, now_ns // TICK_NS)

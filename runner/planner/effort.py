@@ -182,6 +182,9 @@ class Prices:
     def __len__(self) -> int:
         return len(self._known)
 
+    def __contains__(self, candidate: Candidate) -> bool:
+        return candidate in self._known
+
     @property
     def all(self) -> tuple[Priced, ...]:
         """All candidates priced so far."""

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush, nsmallest
-from itertools import count, islice, takewhile
+from itertools import chain, count, islice, takewhile
 from math import inf
 
 from wanbed.ground.errors import WanbedError
@@ -215,7 +215,12 @@ def search_better(
     best = found.best.price.tokens_per_s
     if found.cut_off is None:
         return replace(found, at_most=best)
-    return replace(found, at_most=max(best, _highest(space, ceiling) if left.ceiling is None else left.ceiling))
+    unexamined = _highest(space, ceiling) if left.ceiling is None else left.ceiling
+    if found.ended_by is None:
+        unexamined = min(unexamined, _highest_without_price(space, prices, ceiling))
+    if unexamined <= best:
+        return replace(found, at_most=best, cut_off=None)
+    return replace(found, at_most=unexamined)
 
 
 @dataclass
@@ -275,46 +280,86 @@ def _highest(space: SearchSpace, ceiling: Ceiling) -> float:
 _Partial = tuple[float, int, int, Runs, Candidate | None]
 """The negative ceiling of a partial placement, its number, its pipelines and runs; the candidate if it is whole."""
 
+_EXAMINED_AT_END = 5_000
+"""The most partial placements that are examined for the gap of a search without an end: a quarter of a second."""
 
-def _whole_ones(prices: Prices, first: Candidate, heap: list[_Partial]) -> Iterator[Candidate]:
-    """Yield ``first``, and whole candidates with the highest ceilings among those that have yet to be examined."""
-    yield first
-    for negative, _, _, _, candidate in nsmallest(_LOOKED_AHEAD, heap):
-        if candidate is not None and prices.may_be_best(-negative):
-            yield candidate
+
+class _Frontier:
+    """What branch and bound has yet to examine: partial placements and whole candidates by their ceilings.
+
+    ``promises`` tells whether a ceiling is worth an examination. ``check`` is called before each ceiling is computed,
+    and may raise.
+    """
+
+    def __init__(
+        self, space: SearchSpace, ceiling: Ceiling, promises: Callable[[float], bool], check: Callable[[], None]
+    ) -> None:
+        self._space, self._ceiling, self._promises, self._check = space, ceiling, promises, check
+        self._order = count()
+        self._heap: list[_Partial] = []
+        for pipelines in reversed(space.pipelines):
+            self._push(pipelines, ())
+
+    @property
+    def highest(self) -> float | None:
+        """The highest ceiling, None if nothing is left."""
+        return -self._heap[0][0] if self._heap else None
+
+    def taken(self) -> Candidate | None:
+        """Take what has the highest ceiling: return a whole candidate, and replace anything else by what extends it."""
+        _, _, pipelines, runs, candidate = heappop(self._heap)
+        if candidate is not None:
+            return candidate
+        if sum(stages for _, stages in runs) == self._space.stages:
+            whole = self._space.candidate(pipelines, runs)
+            if whole is not None:
+                self._push(pipelines, runs, whole)
+        else:
+            for further in self._space.next_runs(pipelines, runs, all_alike=False):
+                self._push(pipelines, further)
+        return None
+
+    def whole_ones(self) -> Iterator[Candidate]:
+        """Yield whole candidates with the highest ceilings of all."""
+        for negative, _, _, _, candidate in nsmallest(_LOOKED_AHEAD, self._heap):
+            if candidate is not None and self._promises(-negative):
+                yield candidate
+
+    def _push(self, pipelines: int, runs: Runs, candidate: Candidate | None = None) -> None:
+        self._check()
+        top = self._ceiling(pipelines, runs, candidate.pipelines_per_cell if candidate else None)
+        if self._promises(top):
+            heappush(self._heap, (-top, next(self._order), pipelines, runs, candidate))
 
 
 def _branch_and_bound(space: SearchSpace, prices: Prices, ceiling: Ceiling, left: _Left) -> None:
-    order, effort = count(), prices.effort
-    heap: list[_Partial] = []
-
-    def push(pipelines: int, runs: Runs, candidate: Candidate | None = None) -> None:
-        effort.check_time()
-        top = ceiling(pipelines, runs, candidate.pipelines_per_cell if candidate else None)
-        if top > prices.best.price.tokens_per_s:
-            heappush(heap, (-top, next(order), pipelines, runs, candidate))
-
-    for pipelines in reversed(space.pipelines):
-        push(pipelines, ())
-    while heap:
-        negative, _, pipelines, runs, candidate = heappop(heap)
-        left.ceiling = -negative
-        if left.ceiling <= prices.best.price.tokens_per_s:
+    effort = prices.effort
+    frontier = _Frontier(space, ceiling, prices.may_be_best, effort.check_time)
+    while (highest := frontier.highest) is not None:
+        left.ceiling = highest
+        if not prices.may_be_best(highest):
             return
         effort.check()
         effort.examined += 1
         if effort.examined > MOST_PARTIAL_PLACEMENTS:
             raise LimitReachedError(f"after examining {MOST_PARTIAL_PLACEMENTS} partial placements")
+        candidate = frontier.taken()
         if candidate is not None:
-            prices.expect(_whole_ones(prices, candidate, heap))
+            prices.expect(chain([candidate], frontier.whole_ones()))
             prices(candidate)
-        elif sum(stages for _, stages in runs) == space.stages:
-            whole = space.candidate(pipelines, runs)
-            if whole is not None:
-                push(pipelines, runs, whole)
-        else:
-            for further in space.next_runs(pipelines, runs, all_alike=False):
-                push(pipelines, further)
+
+
+def _highest_without_price(space: SearchSpace, prices: Prices, ceiling: Ceiling) -> float:
+    """Return tokens per second that no candidate without a price exceeds, after a short look at their placements."""
+    frontier = _Frontier(space, ceiling, prices.may_be_best, lambda: None)
+    for _ in range(_EXAMINED_AT_END):
+        highest = frontier.highest
+        if highest is None:
+            break
+        candidate = frontier.taken()
+        if candidate is not None and candidate not in prices:
+            return highest
+    return frontier.highest or 0.0
 
 
 _Walk = tuple[float, int, Runs]

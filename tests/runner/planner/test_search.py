@@ -287,6 +287,28 @@ def test_an_interrupt_of_the_comparison_leaves_the_search_complete() -> None:
     assert found.ended_by is not None
 
 
+def known_when_whole(pipelines: int, runs: Runs, _: int | None) -> float:
+    return float(pipelines) if runs else 100.0
+
+
+def test_what_a_search_that_was_cut_off_leaves_open_is_what_has_no_price() -> None:
+    space = search_space(task_of(document({"a": 12}, 2, variants=GPIPE)))
+    halves = Prices(lambda candidate: Price(1.0, candidate.pipelines / 2, 0.5, 0), Effort(Limits(simulations=2)))
+    found = search_better(space, halves, known_when_whole)
+    assert [priced.candidate.dp_cells for priced in found.priced] == [6, 5]
+    assert (found.at_most, found.cut_off) == (4.0, "after 2 simulations")
+
+
+def test_a_search_whose_rest_promises_no_more_is_complete_at_its_limit() -> None:
+    space = search_space(task_of(document({"a": 12}, 2, variants=GPIPE)))
+
+    def top(pipelines: int, _: Runs, cell: int | None) -> float:
+        return float(pipelines) if cell else 100.0 + pipelines
+
+    found = search_better(space, Prices(by_pipelines, Effort(Limits(simulations=1))), top)
+    assert (found.simulations, found.at_most, found.cut_off) == (1, found.best.price.tokens_per_s, None)
+
+
 def test_what_promises_the_most_is_known_without_a_simulation() -> None:
     space = search_space(task_of(document({"a": 12}, 2, variants=GPIPE)))
     walks = promising_walks(space, lambda pipelines, _, __: float(pipelines), 2)

@@ -14,12 +14,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise, product
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from wanbed.runner.bound.pipeline_chains import Chain, ChainPart, Hop, PipelineChains, StageTimes
 from wanbed.runner.bound.resources import Resource, Resources, ring_times
 from wanbed.runner.bound.virtual_bound import VirtualBound
 from wanbed.runner.resolve.connections import count_connections
+from wanbed.runner.resolve.equal_parts import equal_parts
 from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 from wanbed.runner.resolve.placement import Pair
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
@@ -106,6 +107,9 @@ def _durations_of(variant: PipelineVariant, iterations: int) -> _Durations | Non
     draws = variant.pipelines * len(stages) * len(ActionKind) * variant.microbatches * iterations
     if variant.varies and draws > _MOST_DRAWS:
         return None
+    if variant.replicas is None:
+        same = tuple(_extremes(variant, variant.costs(0, stage), iterations)[0] for stage in stages)
+        return _Durations((same,) * variant.pipelines, (same,) * variant.pipelines)
     found = [[_extremes(variant, variant.costs(p, stage), iterations) for stage in stages] for p in pipelines]
     return _Durations(
         tuple(tuple(shortest for shortest, _ in pipeline) for pipeline in found),
@@ -129,20 +133,19 @@ _Shares = tuple[tuple[Resource, float], ...]
 """The bits of one transfer that cross each resource."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Flow:
+class _Flow(NamedTuple):
     """All transfers of an iteration in one direction between two stages, or over one hop of a ring.
 
     ``head_ns`` is when the first of them can begin, ``tail_ns`` what must follow the last. ``between_ns`` is the time
     from the last of them to the first of the next iteration, for all flows of the same ``way``. ``bits`` has what each
-    resource carries of one transfer, of which there are ``count``.
+    resource carries of one transfer, of which there are ``transfers``.
     """
 
     head_ns: float
     tail_ns: float
     between_ns: float
     way: tuple[str, int]
-    count: int
+    transfers: int
     bits: _Shares
 
 
@@ -170,8 +173,21 @@ def _stage_times(variant: PipelineVariant, schedule: type[Schedule], stage: int,
     )
 
 
+def _times_of(
+    variant: PipelineVariant, schedule: type[Schedule], durations: _Durations
+) -> Iterator[tuple[StageTimes, ...]]:
+    """Yield the times of each pipeline's stages, the same object for pipelines of the same durations."""
+    known: dict[int, tuple[StageTimes, ...]] = {}
+    for pipeline in durations.shortest:
+        if id(pipeline) not in known:
+            known[id(pipeline)] = tuple(
+                _stage_times(variant, schedule, stage, own) for stage, own in enumerate(pipeline)
+            )
+        yield known[id(pipeline)]
+
+
 class _TrialBound:
-    """The bound of a variant whose stages are not divided.
+    """The bound of a variant whose stages are not divided, by the first of its equal parts.
 
     With ``steps_alike`` all stages take the first one's optimizer step.
     """
@@ -186,21 +202,25 @@ class _TrialBound:
         steps_alike: bool = False,
     ) -> None:
         self._variant, placement = variant, variant.placement
+        # Rings inside datacenters and across pass through all parts at once.
+        self._parts = 1 if variant.transport.is_hierarchical else equal_parts(variant)
+        pipelines = range(variant.pipelines // self._parts)
         connections = count_connections(topology, variant.pairs, variant.transport)
         self._resources = Resources(topology, variant, connections)
         self._shares: list[list[tuple[_Shares, _Shares]]] = []
-        for pipeline in range(variant.pipelines):
+        # Cell mates have the same shares, the same object.
+        self._known_hops: dict[tuple[int, float, float], Hop] = {}
+        for pipeline in pipelines:
             self._shares.append([self._crossed(pipeline, boundary) for boundary in range(placement.stages - 1)])
-        self._times = [
-            [_stage_times(variant, schedule, stage, own) for stage, own in enumerate(pipeline)]
-            for pipeline in durations.shortest
-        ]
         self._chains = self._shared_chains(
-            [(tuple(times), tuple(self._hops(pipeline))) for pipeline, times in enumerate(self._times)]
+            [
+                (times, tuple(self._hops(pipeline)))
+                for pipeline, times in zip(pipelines, _times_of(variant, schedule, durations), strict=False)
+            ]
         )
         last = ActionKind.BACKWARD_WEIGHT if schedule.splits_backward else ActionKind.BACKWARD
         self._rings = [
-            ring_times(variant, self._resources, stage, max(own[stage][last] for own in durations.longest))
+            ring_times(variant, self._resources, stage, max(own[stage][last] for own in durations.longest), self._parts)
             for stage in range(placement.stages)
         ]
         self._optimizer_ns = [
@@ -238,10 +258,16 @@ class _TrialBound:
 
     @cached_property
     def _loads(self) -> list["_Load"]:
-        """The load of each resource by the flows between stages, by those of rings, and by both where both cross it."""
-        training, rings = _loads_of(self._transfers()), _loads_of(self._all_reduces())
+        """The load of each resource by the flows between stages, by those of rings, and by both where both cross it.
+
+        Of loads that take the same times, the first stands for all.
+        """
+        training, rings = (_loads_of(flows, self._parts) for flows in (self._transfers(), self._all_reduces()))
         both = [load.together(rings[key]) for key, load in training.items() if key in rings]
-        return [*training.values(), *rings.values(), *both]
+        unlike: dict[tuple[object, ...], _Load] = {}
+        for load in (*training.values(), *rings.values(), *both):
+            unlike.setdefault(load.kind, load)
+        return list(unlike.values())
 
     def _shared_chains(self, pipelines: Sequence[tuple[Sequence[StageTimes], Sequence[Hop]]]) -> list[PipelineChains]:
         """Return the chains of each pipeline, the same object for pipelines that are alike."""
@@ -279,7 +305,7 @@ class _TrialBound:
             for ring, optimizer_ns in zip(self._rings, self._optimizer_ns, strict=True)
         ]
         # Pipelines without an all-reduce do not wait for each other.
-        waits = len(self._chains) == 1 or all(ring.loads for ring in self._rings)
+        waits = self._variant.pipelines == 1 or all(ring.loads for ring in self._rings)
 
         def times_ns(chains: PipelineChains) -> list[list[tuple[float, float, float]]]:
             """Return head, tail and time between of both directions of each boundary."""
@@ -305,11 +331,15 @@ class _TrialBound:
 
     def _hops(self, pipeline: int) -> list[Hop]:
         pairs, microbatches = pairwise(self._variant.placement.pipelines[pipeline]), self._variant.microbatches
-        way = self._resources.way
-        return [
-            Hop(way(ends, there, microbatches), way(ends[::-1], back, microbatches))
-            for ends, (there, back) in zip(pairs, self._shares[pipeline], strict=True)
-        ]
+        way, latency_ns = self._resources.way, self._resources.latency_ns
+        found = []
+        for ends, shares in zip(pairs, self._shares[pipeline], strict=True):
+            key = id(shares), latency_ns(ends), latency_ns(ends[::-1])
+            if key not in self._known_hops:
+                there, back = shares
+                self._known_hops[key] = Hop(way(ends, there, microbatches), way(ends[::-1], back, microbatches))
+            found.append(self._known_hops[key])
+        return found
 
     def _crossed(self, pipeline: int, boundary: int) -> tuple[_Shares, _Shares]:
         """Return what each direction of a boundary crosses. Cell mates carry equal shares of a transfer."""
@@ -347,9 +377,15 @@ class _Load:
     between_ns: float
     way: tuple[str, int] | None
 
+    @property
+    def kind(self) -> tuple[object, ...]:
+        """All that decides how long the load lasts."""
+        limit = self.resource.bits_per_ns, self.resource.free_bits
+        return (*limit, self.bits, self.head_ns, self.tail_ns, self.between_ns, self.way)
+
     def add(self, flow: _Flow, bits: float) -> None:
         """Add a flow with the bits of each of its transfers here."""
-        self.bits += flow.count * bits
+        self.bits += flow.transfers * bits
         self.head_ns = min(self.head_ns, flow.head_ns)
         self.tail_ns = min(self.tail_ns, flow.tail_ns)
         self.between_ns = min(self.between_ns, flow.between_ns)
@@ -373,15 +409,16 @@ class _Load:
         return busy_ns + around_ns, self.resource.name if busy_ns >= around_ns else ChainPart.PATH.value
 
 
-def _loads_of(flows: Iterable[_Flow]) -> dict[int, _Load]:
-    """Return the load of each resource that the flows cross, by its identity."""
+def _loads_of(flows: Iterable[_Flow], parts: int) -> dict[int, _Load]:
+    """Return the load of each resource that the flows of the first of equal parts cross, by its identity."""
     loads: dict[int, _Load] = {}
     for flow in flows:
-        for resource, bits in flow.bits:
+        for resource, own_bits in flow.bits:
+            bits = own_bits * parts if resource.of_all_parts else own_bits
             load = loads.get(id(resource))
             if load is None:
                 loads[id(resource)] = _Load(
-                    resource, flow.count * bits, flow.head_ns, flow.tail_ns, flow.between_ns, flow.way
+                    resource, flow.transfers * bits, flow.head_ns, flow.tail_ns, flow.between_ns, flow.way
                 )
             else:
                 load.add(flow, bits)

@@ -25,11 +25,15 @@ from wanbed.testbed.network.topology import Topology, at_best
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """A resource that bytes cross one after the other. ``free_bits`` pass at once."""
+    """A resource that bytes cross one after the other. ``free_bits`` pass at once.
+
+    ``of_all_parts`` is whether all equal parts of a variant cross it, as they do a trunk, and not one of them.
+    """
 
     name: str
     bits_per_ns: float
     free_bits: float = 0.0
+    of_all_parts: bool = False
 
     def duration_ns(self, bits: float) -> float:
         """Return the least time that so many bits take."""
@@ -44,9 +48,10 @@ class Resources:
     ) -> None:
         self._topology, self._connections = at_best(topology), connections
         self._window_bits = None if variant.transport.model == "ideal" else 8.0 * variant.transport.window
-        self._found: dict[tuple[str, ...], Resource] = {}
+        self._found: dict[tuple[str | int, ...], Resource] = {}
         self._crossed: dict[tuple[int, int, int, int], tuple[Resource, ...]] = {}
         self._latencies_ns: dict[tuple[str, str], float] = {}
+        self._rates_bps: dict[tuple[str, str], tuple[int | None, int | None]] = {}
 
     def latency_ns(self, ends: Pair) -> float:
         """Return the least one-way latency between two places. Jitter may shorten what is configured."""
@@ -63,9 +68,18 @@ class Resources:
         """Return the resources that a transfer between two places crosses, none on one host."""
         one, other = ends
         key = one.pipeline, one.stage, other.pipeline, other.stage
-        if key not in self._crossed:
-            self._crossed[key] = tuple(self._on_the_way(ends))
-        return self._crossed[key]
+        found = self._crossed.get(key)
+        if found is None:
+            found = self._crossed[key] = tuple(self._on_the_way(ends))
+        return found
+
+    def of_each_kind(self, hops: Iterable[Pair]) -> list[Pair]:
+        """Return the first of the hops of each kind. Those of one kind have the same latency, limits and buffers."""
+        kinds: dict[tuple[object, ...], Pair] = {}
+        for hop in hops:
+            limits = [(each.bits_per_ns, each.free_bits) for each in self.between(hop)]
+            kinds.setdefault((self.latency_ns(hop), self.buffered_bits(hop), *limits), hop)
+        return list(kinds.values())
 
     def _on_the_way(self, ends: Pair) -> Iterator[Resource]:
         one, other = ends
@@ -76,13 +90,17 @@ class Resources:
             yield windows
         if (rate_bps := self._topology.intra_rate_bps) is not None:
             yield self._limited(("port", there), f"port of {there}", rate_bps)
-        if one.datacenter != other.datacenter:
-            path = self._topology.conditions(one.datacenter, other.datacenter)
-            if path.node_pair_rate_bps is not None:
-                yield self._limited(("pair", here, there), f"node pair {here} to {there}", path.node_pair_rate_bps)
-            if path.rate_bps is not None:
-                trunk = one.datacenter, other.datacenter
-                yield self._limited(("trunk", *trunk), f"trunk {trunk[0]} to {trunk[1]}", path.rate_bps)
+        trunk = one.datacenter, other.datacenter
+        if trunk[0] != trunk[1]:
+            if trunk not in self._rates_bps:
+                path = self._topology.conditions(*trunk)
+                self._rates_bps[trunk] = path.node_pair_rate_bps, path.rate_bps
+            pair_bps, trunk_bps = self._rates_bps[trunk]
+            if pair_bps is not None:
+                yield self._limited(("pair", here, there), f"node pair {here} to {there}", pair_bps)
+            if trunk_bps is not None:
+                name = f"trunk {trunk[0]} to {trunk[1]}"
+                yield self._limited(("trunk", *trunk), name, trunk_bps, of_all_parts=True)
 
     def buffered_bits(self, ends: Pair) -> float:
         """Return what a sender may leave in the send buffers of its connections: one window in each."""
@@ -94,22 +112,26 @@ class Resources:
         once_ns, busy_ns = (max(column, default=0.0) for column in zip(*times, strict=True)) if times else (0.0, 0.0)
         return BoundaryWay(self.latency_ns(ends), once_ns, busy_ns)
 
-    def _limited(self, key: tuple[str, ...], name: str, rate_bps: int) -> Resource:
-        return self._found.setdefault(key, Resource(name, rate_bps / 1e9))
+    def _limited(self, key: tuple[str, ...], name: str, rate_bps: int, *, of_all_parts: bool = False) -> Resource:
+        found = self._found.get(key)
+        if found is None:
+            found = self._found[key] = Resource(name, rate_bps / 1e9, of_all_parts=of_all_parts)
+        return found
 
     def _windows(self, ends: Pair) -> Resource | None:
         rtt_ns = self.latency_ns(ends) + self.latency_ns(ends[::-1])
         if self._window_bits is None or not rtt_ns:
             return None
-        here, there = (place.host.name for place in ends)
+        one, other = ends
+        here, there = one.host.name, other.host.name
         count = self._count(ends)
         bits = count * self._window_bits
-        key = "windows", *(str(number) for place in ends for number in (place.pipeline, place.stage))
+        key = "windows", one.pipeline, one.stage, other.pipeline, other.stage
         name = f"windows of {count} connection{'' if count == 1 else 's'} {here} to {there}"
         return self._found.setdefault(key, Resource(name, bits / rtt_ns, bits))
 
     def _count(self, ends: Pair) -> int:
-        here, there = (place.host.name for place in ends)
+        here, there = ends[0].host.name, ends[1].host.name
         return self._connections.get((here, there)) or self._connections.get((there, here)) or 1
 
 
@@ -131,10 +153,13 @@ class RingTimes:
     begins_before_ns: float = 0.0
 
 
-def ring_times(variant: PipelineVariant, resources: Resources, stage: int, last_backward_ns: float) -> RingTimes:
+def ring_times(
+    variant: PipelineVariant, resources: Resources, stage: int, last_backward_ns: float, parts: int = 1
+) -> RingTimes:
     """Return the times of a stage's rings; 0 without gradients, and for an all-reduce that is not wanbed's own.
 
-    ``last_backward_ns`` is how long the last backward of a replica takes at most, of which buckets make use.
+    ``last_backward_ns`` is how long the last backward of a replica takes at most, of which buckets make use. Of a ring
+    through so many equal ``parts`` the loads are those that arrive in the first part.
     """
     rings, sizes_bytes = variant.rings(stage), variant.buckets_bytes(stage)
     if not rings.levels or min(sizes_bytes) < variant.pipelines or not variant.transport.sums_over_transport:
@@ -149,20 +174,22 @@ def ring_times(variant: PipelineVariant, resources: Resources, stage: int, last_
     bucket_bits = 8.0 * 2 * (replicas - 1) * (min(sizes_bytes) // replicas)
     hop_bits = len(sizes_bytes) * bucket_bits
     latencies_ns = [resources.latency_ns(hop) for hop in hops]
-    around_ns = [2 * sum(latencies_ns) - latencies_ns[at - 1] - latencies_ns[at - 2] for at in range(replicas)]
+    twice_ns = 2 * sum(latencies_ns)
+    around_ns = [twice_ns - latencies_ns[at - 1] - latencies_ns[at - 2] for at in range(replicas)]
+    arriving = [hop for hop in hops if hop[1].pipeline < replicas // parts]
+    unlike = resources.of_each_kind(arriving)
 
     def busy_ns(bits: float) -> list[float]:
-        return [max((each.duration_ns(bits) for each in resources.between(hop)), default=0.0) for hop in hops]
+        return [max((each.duration_ns(bits) for each in resources.between(hop)), default=0.0) for hop in unlike]
 
     def arrived_ns(bits: float) -> float:
-        return max(busy + latency for busy, latency in zip(busy_ns(bits), latencies_ns, strict=True))
+        return max(busy + resources.latency_ns(hop) for busy, hop in zip(busy_ns(bits), unlike, strict=True))
 
-    loads = tuple((hop, hop_bits) for hop in hops)
     return RingTimes(
         max(arrived_ns(hop_bits) - hidden_ns, arrived_ns(bucket_bits), *around_ns),
         max(min(busy_ns(hop_bits)) - hidden_ns, min(busy_ns(bucket_bits)), min(around_ns)),
-        _own_ns(resources, loads, hidden_ns),
-        loads,
+        _own_ns(resources, [(hop, hop_bits) for hop in unlike], hidden_ns),
+        tuple((hop, hop_bits) for hop in arriving),
         hidden_ns,
     )
 

@@ -15,6 +15,7 @@ from wanbed.runner.companions.faults.simulation import SimulatedFailures
 from wanbed.runner.companions.prefill.resolution import planned_bubbles
 from wanbed.runner.companions.prefill.simulation import PrefillSimulation
 from wanbed.runner.resolve.connections import count_connections
+from wanbed.runner.resolve.equal_parts import equal_parts
 from wanbed.runner.resolve.followed_packets import follows_packets
 from wanbed.runner.resolve.packet_draws import draws_packets
 from wanbed.runner.resolve.pipeline_variant import PipelineVariant, in_pipelines
@@ -23,7 +24,6 @@ from wanbed.runner.resolve.stage_rings import ring_pairs
 from wanbed.runner.simulator.channels.network import Ends, Network
 from wanbed.runner.simulator.channels.transfers import OwnTransfers, SharedTransfers
 from wanbed.runner.simulator.channels.wan_traffic import Crossing, wan_traffic
-from wanbed.runner.simulator.equal_parts import equal_parts
 from wanbed.runner.simulator.event_queue import EventQueue
 from wanbed.runner.simulator.event_run import run_events
 from wanbed.runner.simulator.rings.ring import NormRing

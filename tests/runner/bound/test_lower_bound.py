@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from tests.support.runner.small_experiment import sweep_point
 from wanbed.runner.bound.lower_bound import LowerBound, LowerBounds, lower_bounds
+from wanbed.runner.resolve.equal_parts import equal_parts
 from wanbed.runner.simulator.simulation import Simulation
 from wanbed.runner.simulator.variant_simulation import simulate_variant
 from wanbed.runner.tcp.effects import effects_of
@@ -71,6 +72,33 @@ def test_no_simulated_iteration_is_shorter_than_its_bound(
     variant, iterations = point.variants[0], point.spec.training.iterations
     bounds = lower_bounds(point.topology, variant, iterations)
     holds(bounds, simulate_variant(point.topology, variant, iterations, effects=effects_of(variant.transport)))
+
+
+@pytest.mark.parametrize("rate", ["unlimited", "2Gbit", "100Mbit"])
+@pytest.mark.parametrize("gradient", ["64MiB", "2GiB"])
+@pytest.mark.parametrize("sharing", ["none", "temporal"])
+def test_equal_parts_are_bounded_as_all_pipelines_are(
+    monkeypatch: pytest.MonkeyPatch, rate: str, gradient: str, sharing: str
+) -> None:
+    cells = {"sharing": sharing, **({"pipelines_per_cell": 2} if sharing == "temporal" else {})}
+    point = sweep_point(
+        {
+            "topology": {
+                "datacenters": [{"name": "east", "hosts": 12}, {"name": "west", "hosts": 12}],
+                "intra": {"latency": "50us", "rate": "10Gbit"},
+                "wan": {"latency": "30ms", "rate": rate, "node_pair_rate": "500Mbit"},
+            },
+            "compute": {"forward": "10ms", "backward": "20ms", "activation": "4MiB", "gradient": gradient},
+            "training": {"stages": 4, "pipelines": 6, "microbatches": 8, "iterations": 2, "warmup": 1},
+            "variants": [{"name": "v", "schedule": "atlas", "transport": {"connections": 4, **cells}}],
+            "engine": "simulate",
+        }
+    )
+    variant = point.variants[0]
+    assert equal_parts(variant) > 1
+    of_first = lower_bounds(point.topology, variant, 2)
+    monkeypatch.setattr("wanbed.runner.bound.lower_bound.equal_parts", lambda _: 1)
+    assert of_first == lower_bounds(point.topology, variant, 2)
 
 
 @settings(max_examples=40, deadline=None)

@@ -15,8 +15,8 @@ from tests.support.present import present
 from tests.support.runner.small_experiment import sweep_point
 from wanbed.results.records.span_log import COMPUTE_KINDS, NO_MICROBATCH
 from wanbed.runner.emulation.rank_configs import SharedConfig, configure_ranks
+from wanbed.runner.resolve.equal_parts import equal_parts
 from wanbed.runner.resolve.experiment import SweepPoint
-from wanbed.runner.simulator.equal_parts import equal_parts
 from wanbed.runner.simulator.simulation import KIND_CODES, Simulation
 from wanbed.runner.simulator.variant_simulation import simulate_variant
 from wanbed.testbed.network.address_book import AddressBook

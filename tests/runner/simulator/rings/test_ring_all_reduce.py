@@ -11,10 +11,10 @@ from tests.runner.simulator.variants import all_reduces_ns
 from tests.support.runner.small_experiment import sweep_point
 from tests.support.simulator.events import run_all
 from tests.support.simulator.simulation_of import simulation_of
+from wanbed.runner.resolve.equal_parts import equal_parts
 from wanbed.runner.simulator.channels.changing_path import ChangingPath, constant
 from wanbed.runner.simulator.channels.shared_capacity import NodePairFlow, SharedCapacity
 from wanbed.runner.simulator.channels.shared_channel import ChangingChannel, SharedChannel
-from wanbed.runner.simulator.equal_parts import equal_parts
 from wanbed.runner.simulator.event_queue import EventQueue
 from wanbed.runner.simulator.rings.ring_all_reduce import (
     BucketSum,

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.support.runner.small_experiment import sweep_point
-from wanbed.runner.simulator.equal_parts import equal_parts
+from wanbed.runner.resolve.equal_parts import equal_parts
 
 
 def parts(

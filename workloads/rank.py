@@ -146,7 +146,7 @@ def _gradient_sums(config: RankConfig, computation: Computation, connections: _C
     over = ButterflyAllReduce(links, transport) if links.rings.butterfly else RingAllReduce(links, transport)
     buckets = links.rings.buckets
     if not buckets or not isinstance(compute, BucketCompute):
-        return TransportSums(compute, over, element_bytes)
+        return TransportSums(compute, over, element_bytes, links.rings.sums)
     thread = BucketThread(over, connections.sum_events, element_bytes, compute.add, report)
     return BucketSums(compute, thread, buckets)
 

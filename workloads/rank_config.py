@@ -11,6 +11,7 @@ from wanbed.ground.dataclass_json import read_config
 from wanbed.workloads.compute.backends.backend import ComputeBackend, ComputeConfig, load_backend
 from wanbed.workloads.connected_config import ConnectedConfig
 from wanbed.workloads.kept_files import KeptFilesConfig
+from wanbed.workloads.schedules.flushes import iteration_schedule
 from wanbed.workloads.schedules.pipeline_shape import PipelineShape
 from wanbed.workloads.schedules.schedule import Schedule, create_schedule
 from wanbed.workloads.serving.serving_configs import GpuServingConfig
@@ -26,7 +27,7 @@ class ScheduleConfig:
 
     def create(self) -> Schedule:
         """Create the schedule of one iteration. Raise ValueError if the path, the options or the shape are invalid."""
-        return create_schedule(self.class_path, self.shape, self.options)
+        return iteration_schedule(self.shape, lambda shape: create_schedule(self.class_path, shape, self.options))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,6 +79,9 @@ class RankConfig(ConnectedConfig):
             raise ValueError(
                 f"links.boundaries.microbatches: {microbatches}, where the shape has {self.shape.microbatches}"
             )
+        sums = self.shape.flushes if self.shape.sums_flushes else 1
+        if links.rings.replicas and links.rings.sums != sums:
+            raise ValueError(f"links.rings.sums: {links.rings.sums}, where the shape has {sums}")
         if links.exchanges and not divided:
             raise ValueError("links.exchanges: stages that are not divided have boundaries")
 
@@ -93,6 +97,8 @@ class RankConfig(ConnectedConfig):
                 "compute.collective: torch sums what torch has computed, and in place of the ring: give one of both"
             )
         self._check_synchronization(backend)
+        if self.shape.sums_flushes and not backend.sums_flushes:
+            raise ValueError(f"schedule.shape.sums_flushes: {backend.title} sums whole iterations only")
         if self.links.rings.buckets and not backend.completes_buckets:
             raise ValueError(f"links.rings.buckets: {backend.title} completes none before its end, give 0")
         chunks = self.shape.virtual_stages

@@ -14,6 +14,7 @@ from wanbed.workloads.rank_config import RankConfig
 from wanbed.workloads.replica_sums import Gatherer, GradientNorm, ReplicaSums
 from wanbed.workloads.schedules.action import Action
 from wanbed.workloads.schedules.fixed_order import FixedOrder
+from wanbed.workloads.schedules.flushes import Flushes
 from wanbed.workloads.schedules.group_by_group import group_by_group
 from wanbed.workloads.schedules.pipeline_shape import VirtualStages
 from wanbed.workloads.schedules.schedule import Schedule, ScheduleError
@@ -193,6 +194,8 @@ class Rank:
         while not schedule.complete(stage):
             self._handle_all()
             action = schedule.next(stage)
+            if action is None and self._sum_flush(schedule):
+                continue
             if action is None:
                 self._ask(schedule)
                 self._handle_next()
@@ -207,11 +210,21 @@ class Rank:
             span = Span(action.kind.value, self._iteration, action.microbatch, start_ns, end_ns)
             self._computed.append(span._replace(virtual_stage=self._virtual_stage(action.chunk)))
 
+    def _sum_flush(self, schedule: Schedule) -> bool:
+        """Sum the gradients of the flush that has ended, if one waits for it. Return whether one did."""
+        stage = self._config.place.stage
+        if not isinstance(schedule, Flushes) or (flush := schedule.ended_flush(stage)) is None:
+            return False
+        if (summed := self._sums.sum_flush(self._iteration, flush, self._handle_next)) is not None:
+            self._record(summed)
+        schedule.begin_flush(stage)
+        return True
+
     def _ask(self, schedule: Schedule) -> None:
         """Ask for the message that the schedule waits for, once, where receives block."""
         if not self._config.links.on_request:
             return
-        if not isinstance(schedule, FixedOrder):
+        if not isinstance(schedule, FixedOrder | Flushes):
             raise ScheduleError(f"{type(schedule).__name__} has no fixed order, which says what a rank waits for")
         awaited = schedule.awaited(self._config.place.stage)
         if awaited is not None and self._asked != (self._iteration, awaited[1]):

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from wanbed.results.records.span_log import NO_MICROBATCH, NORM, Span
-from wanbed.workloads.compute.compute import BucketCompute, Compute, SynchronizedCompute
+from wanbed.workloads.compute.compute import BucketCompute, Compute, FlushCompute, SynchronizedCompute
 from wanbed.workloads.schedules.action import Action
 from wanbed.workloads.schedules.schedule import Schedule
 from wanbed.workloads.transport.all_reduce import AllReduce
@@ -91,6 +91,20 @@ class ReplicaSums:
         """Wait until the optimizer may use the gradients. Return the span of the sum if ``handle`` has not."""
         return None
 
+    def sum_flush(self, iteration: int, flush: int, await_event: _AwaitEvent) -> Span | None:
+        """Wait until the gradients of a flush are summed, and keep them. Return the span of the sum, if there is one.
+
+        Raise TypeError for a computation that does not keep them.
+        """
+        if not isinstance(self._compute, FlushCompute):
+            raise TypeError(f"{type(self._compute).__name__} keeps no sum of a flush")
+        summed = self._summed_flush(iteration, flush, await_event)
+        self._compute.keep_sum()
+        return summed
+
+    def _summed_flush(self, iteration: int, flush: int, await_event: _AwaitEvent) -> Span | None:
+        return self.sum_gradients(iteration, await_event)
+
     def synchronize(self, iteration: int, await_event: _AwaitEvent) -> list[Interval]:
         """Exchange pseudo-gradients after the optimizer. Return what has been computed for that."""
         return []
@@ -104,20 +118,27 @@ class ReplicaSums:
 
 
 class TransportSums(ReplicaSums):
-    """All-reduces the gradients over connections once all are computed. An element has ``element_bytes``."""
+    """All-reduces the gradients over connections once all are computed. An element has ``element_bytes``.
 
-    def __init__(self, compute: Compute, over: AllReduce, element_bytes: int) -> None:
+    There are ``sums`` in an iteration: one, or one for each of its flushes.
+    """
+
+    def __init__(self, compute: Compute, over: AllReduce, element_bytes: int, sums: int = 1) -> None:
         super().__init__(compute)
         self._over = over
         self._element_bytes = element_bytes
+        self._sums = sums
 
     def sum_gradients(self, iteration: int, await_event: _AwaitEvent) -> Span | None:
-        """Return the span of the all-reduce, None if there is nothing to sum."""
+        """Return the span of the all-reduce, the last of the iteration, None if there is nothing to sum."""
+        return self._summed_flush(iteration, self._sums - 1, await_event)
+
+    def _summed_flush(self, iteration: int, flush: int, await_event: _AwaitEvent) -> Span | None:
         gradients = self._compute.gradients()
         if gradients is None:
             return None
-        start_ns = time.monotonic_ns()
-        self._over.run(iteration, gradients, self._element_bytes, self._compute.add, await_event)
+        number, start_ns = iteration * self._sums + flush, time.monotonic_ns()
+        self._over.run(number, gradients, self._element_bytes, self._compute.add, await_event)
         return Span("all_reduce", iteration, NO_MICROBATCH, start_ns, time.monotonic_ns(), gradients.nbytes)
 
     def handle(self, event: _SumsEvent, iteration: int) -> Span | None:

@@ -33,6 +33,7 @@ CORE_MODULES = (
     "wanbed.workloads.schedules.data_parallel",
     "wanbed.workloads.schedules.eager_one_forward_one_backward",
     "wanbed.workloads.schedules.fixed_order",
+    "wanbed.workloads.schedules.flushes",
     "wanbed.workloads.schedules.gpipe",
     "wanbed.workloads.schedules.one_forward_one_backward",
     "wanbed.workloads.schedules.planning.cell_simulation",

@@ -1,6 +1,6 @@
 """Describe a run as text, from its manifest. Any part of the manifest may be absent."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -74,6 +74,7 @@ def what_was_run(run: Run) -> str:
     if waiting := _waiting(run):
         whose = "" if len(waiting) == len(run.variants) else f" of {list_text(waiting)}"
         sentences.append(f"Optimizer steps{whose} wait for the gradients of all stages, and for their norm.")
+    sentences += _accumulation(run)
     swept: dict[str, list[str]] = {}
     for entry in run.manifest.get("sweep_points") or ():
         for path, value in entry.get("sweep_point", {}).items():
@@ -92,6 +93,25 @@ def _waiting(run: Run) -> list[str]:
     variants = _at(run.manifest, "experiment", "variants") or ()
     own = {str(each.get("name")): _at(each, "training", "optimizer_waits") or common for each in variants}
     return [name for name, waits in own.items() if waits == "all stages"]
+
+
+def _accumulation(run: Run) -> Iterator[str]:
+    """Yield a sentence for each number of flushes, beyond one, whose gradients variants add up before a step."""
+    flushes: dict[tuple[int, str], dict[str, None]] = {}
+    for entry in run.manifest.get("sweep_points") or ():
+        for name, resolved in (_at(entry, "variants") or {}).items():
+            if (facts := _flushes(resolved)) is not None:
+                flushes.setdefault(facts, {})[str(name)] = None
+    for (count, summed), names in flushes.items():
+        whose = "" if {*names} == {*run.variants} else f" of {list_text(list(names))}"
+        sums = "after each of them" if summed == "every flush" else "once"
+        yield f"Before an optimizer step{whose} gradients of {count} flushes add up, summed over the replicas {sums}."
+
+
+def _flushes(resolved: Any) -> tuple[int, str] | None:
+    """Return how many flushes there are in an iteration of a variant, and when they are summed, None for one."""
+    count = _at(resolved, "accumulate")
+    return (count, str(_at(resolved, "summed") or "once")) if isinstance(count, int) else None
 
 
 def _programs(run: Run) -> dict[str, str]:

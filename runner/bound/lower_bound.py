@@ -2,7 +2,8 @@
 
 No schedule of the same placement, transport, stage costs, memory bound and kinds of actions makes an iteration shorter,
 nor lets iterations follow each other faster. Iterations overlap where pipelines fill and drain: a stage begins the next
-one once its own optimizer step has ended. So the period's bound is the longest of all stages' own cycles and of the
+one once its own optimizer step has ended, and in an iteration of several flushes the next flush once its own work on
+the one before has ended. So the period's bound is the longest of all stages' own cycles and of the
 loads of links; the makespan's has the fill and drain besides. Where optimizer steps wait for all stages, no stage
 begins before all have ended: the period then has the fill and drain too, with one optimizer step of the first stage.
 
@@ -243,10 +244,12 @@ class _TrialBound:
         The replica that begins its iteration last ends its computation a cycle later, of the shortest one at least, and
         the all-reduce of some replica ends after that. Each replica by itself needs its own cycle, and its own sends.
         """
-        cycles = self._of_each(PipelineChains.cycles)
+        flushes = self._variant.flushes
+        cycles = self._of_each(lambda chains: [each.after(flushes - 1, each) for each in chains.cycles()])
+        sums = self._variant.sums_an_iteration
         for stage, (ring, optimizer_ns) in enumerate(zip(self._rings, self._optimizer_ns, strict=True)):
             first, last = self._extremes(cycles, stage)
-            for chain, ring_ns in ((first, max(ring.after_last_ns, ring.own_ns)), (last, 0.0)):
+            for chain, ring_ns in ((first, sums * max(ring.after_last_ns, ring.own_ns)), (last, 0.0)):
                 yield chain.end_ns + ring_ns + optimizer_ns, self._named(chain, cycles, stage, ring_ns)
         for load in self._loads:
             yield load.with_ns(0.0 if load.way is None else load.between_ns)
@@ -254,7 +257,15 @@ class _TrialBound:
     @cached_property
     def _ends(self) -> list[list[Chain]]:
         """The chain before whose end each stage has not ended its computation, by pipeline."""
-        return self._of_each(PipelineChains.ends)
+        before = self._variant.flushes - 1
+        if not before:
+            return self._of_each(PipelineChains.ends)
+
+        def ends(chains: PipelineChains) -> list[Chain]:
+            """Return the ends of the last flush: each one before has kept its stage for a cycle."""
+            return [end.after(before, cycle) for end, cycle in zip(chains.ends(), chains.cycles(), strict=True)]
+
+        return self._of_each(ends)
 
     @cached_property
     def _loads(self) -> list["_Load"]:
@@ -271,7 +282,8 @@ class _TrialBound:
 
     def _shared_chains(self, pipelines: Sequence[tuple[Sequence[StageTimes], Sequence[Hop]]]) -> list[PipelineChains]:
         """Return the chains of each pipeline, the same object for pipelines that are alike."""
-        known = {each: PipelineChains(*each, self._variant.microbatches) for each in dict.fromkeys(pipelines)}
+        microbatches = self._variant.shape.flush.microbatches
+        known = {each: PipelineChains(*each, microbatches) for each in dict.fromkeys(pipelines)}
         return [known[each] for each in pipelines]
 
     def _of_each(self, figure: Callable[[PipelineChains], _Figure]) -> list[_Figure]:
@@ -323,14 +335,18 @@ class _TrialBound:
                     yield _Flow(*own_ns, (way, boundary), microbatches, shares)
 
     def _all_reduces(self) -> Iterator[_Flow]:
+        sums = self._variant.sums_an_iteration
+        # The first sum follows the first flush.
+        ends = self._ends if sums == 1 else self._of_each(PipelineChains.ends)
         for stage, (ring, optimizer_ns) in enumerate(zip(self._rings, self._optimizer_ns, strict=True)):
-            ready_ns = min(of_pipeline[stage].end_ns for of_pipeline in self._ends)
+            ready_ns = min(of_pipeline[stage].end_ns for of_pipeline in ends)
             for hop, hop_bits in ring.loads:
                 bits = tuple((resource, hop_bits) for resource in self._resources.between(hop))
-                yield _Flow(max(0.0, ready_ns - ring.begins_before_ns), optimizer_ns, 0.0, ("ring", stage), 1, bits)
+                yield _Flow(max(0.0, ready_ns - ring.begins_before_ns), optimizer_ns, 0.0, ("ring", stage), sums, bits)
 
     def _hops(self, pipeline: int) -> list[Hop]:
-        pairs, microbatches = pairwise(self._variant.placement.pipelines[pipeline]), self._variant.microbatches
+        pairs = pairwise(self._variant.placement.pipelines[pipeline])
+        microbatches = self._variant.shape.flush.microbatches
         way, latency_ns = self._resources.way, self._resources.latency_ns
         found = []
         for ends, shares in zip(pairs, self._shares[pipeline], strict=True):

@@ -87,6 +87,14 @@ class Chain(NamedTuple):
         """Return the chain with ``by_ns`` more of the way at its end."""
         return Chain(self.end_ns + by_ns, self.part, self.place, self.part_ns)
 
+    def after(self, times: int, other: "Chain") -> "Chain":
+        """Return the chain with another one so many times before it. The longer part of the two counts."""
+        end_ns = self.end_ns + times * other.end_ns
+        if (self.part, self.place) == (other.part, other.place):
+            return Chain(end_ns, self.part, self.place, self.part_ns + times * other.part_ns)
+        longer = max(self, other._replace(part_ns=times * other.part_ns), key=lambda chain: chain.part_ns)
+        return longer._replace(end_ns=end_ns)
+
 
 class PipelineChains:
     """The chains of one pipeline in one iteration, counted from the start of its first forward."""

@@ -28,6 +28,7 @@ from wanbed.workloads.compute.device_settings import SwapSettings, TrainingDevic
 from wanbed.workloads.connected_config import ConnectedConfig, RankProcessConfig
 from wanbed.workloads.gpt.learning_config import LearningConfig
 from wanbed.workloads.kept_files import KeptFilesConfig, SnapshotConfig
+from wanbed.workloads.message import MessageKind
 from wanbed.workloads.rank_config import RankConfig, ScheduleConfig
 from wanbed.workloads.serving.serving_configs import GpuServingConfig
 from wanbed.workloads.transport.chunk_transport import ChunkMessages
@@ -217,6 +218,7 @@ def _links(point: SweepPoint, variant: PipelineVariant, setting: SharedConfig, p
             synchronizations=seldom.synchronization.count(point.iterations(seldom)) if seldom else None,
             norm=_ring_config(variant, setting, variant.norm_ring) if variant.norm_ring else None,
             butterfly=bool(sums and variant.transport.is_butterfly),
+            sums=variant.sums_an_iteration if sums else 1,
         ),
         star=_star(point, variant, setting, place),
         window_bytes=None if setting.models_tcp else variant.tcp.window_bytes,
@@ -309,10 +311,8 @@ def _boundary(variant: PipelineVariant, setting: SharedConfig, place: StagePlace
     if not variant.shares(boundary):
         return BoundaryConfig(rank, size_bytes, connections=connections)
     mates = tuple(placement.rank(placement.pipelines[mate][place.stage]) for mate in cell)
-    turns: tuple[tuple[int, int], ...] = ()
-    if variant.plan is not None:
-        planned = variant.plan.activation_turns if step > 0 else variant.plan.gradient_turns
-        turns = tuple((cell.start + mate, microbatch) for mate, microbatch in planned[boundary])
+    kind = MessageKind.ACTIVATION if step > 0 else MessageKind.GRADIENT
+    turns = tuple((cell.start + mate, microbatch) for mate, microbatch in variant.turns(kind, boundary))
     return BoundaryConfig(rank, size_bytes, mates, turns, connections)
 
 

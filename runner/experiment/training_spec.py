@@ -20,6 +20,9 @@ MAX_HELD_OUT_SEQUENCES = 65_536
 OptimizerWaits = Literal["own", "all stages"]
 """Gradients that the optimizer step of a stage waits for."""
 
+Summed = Literal["once", "every flush"]
+"""When replicas all-reduce the gradients of an iteration of several flushes."""
+
 
 class TrainingSpec(StrictModel):
     """The size and length of the training."""
@@ -35,8 +38,22 @@ class TrainingSpec(StrictModel):
     )
     microbatches: Annotated[int, whole_number(1, MAX_MICROBATCHES)] = Field(
         default=16,
-        description="Number of microbatches of one sequence each, per pipeline and iteration.",
+        description="Number of microbatches of one sequence each, per pipeline and iteration, or per flush.",
         examples=[8],
+    )
+    accumulate: Annotated[int, whole_number(1, MAX_MICROBATCHES)] = Field(
+        default=1,
+        exclude_if=partial(eq, 1),
+        description="Number of flushes of a pipeline in an iteration, each of `microbatches`. Their gradients add up "
+        "before the optimizer steps.",
+        examples=[4],
+    )
+    summed: Summed = Field(
+        default="once",
+        exclude_if=partial(eq, "once"),
+        description="When replicas all-reduce gradients: `once`, those of all flushes after the last one, or `every "
+        "flush`, those of each before the next one begins.",
+        examples=["every flush"],
     )
     iterations: Annotated[int, whole_number(1, MAX_ITERATIONS)] = Field(
         default=3, description="Number of iterations of a trial, warm-up included.", examples=[10]
@@ -122,6 +139,18 @@ class VariantTrainingSpec(StrictModel):
     )
     microbatches: Annotated[int, whole_number(1, MAX_MICROBATCHES)] | None = Field(
         default=None, description="Replaces `training.microbatches`. Default: the same.", examples=[1]
+    )
+    accumulate: Annotated[int, whole_number(1, MAX_MICROBATCHES)] | None = Field(
+        default=None,
+        exclude_if=not_,
+        description="Replaces `training.accumulate`. Default: the same.",
+        examples=[8],
+    )
+    summed: Summed | None = Field(
+        default=None,
+        exclude_if=not_,
+        description="Replaces `training.summed`. Default: the same.",
+        examples=["every flush"],
     )
     memory_bound: Annotated[int, whole_number(1, MAX_MICROBATCHES)] | None = Field(
         default=None, description="Replaces `training.memory_bound`. Default: the same.", examples=[12]

@@ -217,6 +217,7 @@ def _written(
             stages=layout.stages,
             pipelines=layout.replicas,
             microbatches=layout.microbatches,
+            accumulate=1,
             # Replicas that train alone exchange no gradient norm.
             optimizer_waits=variant.training.optimizer_waits if family is Family.HIERARCHICAL else "own",
         ),

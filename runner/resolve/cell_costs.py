@@ -31,17 +31,19 @@ from wanbed.workloads.transport.frame import HEADER_BYTES, Cutting
 def cell_costs(topology: Topology, variant: PipelineVariant) -> CellCosts:
     """Return the stage costs and boundary costs of a DP-cell of the variant, slow start of TCP included.
 
-    If DP-cells differ, the result has the slowest links of all.
+    If DP-cells differ, the result has the slowest links of all. A plan is for one flush: where an iteration has several
+    and sums once, each has its share of the time between iterations.
     """
     placement, transport, work = variant.placement, variant.transport, variant.work
+    share = 1 if variant.sums_flushes else variant.flushes
     return CellCosts(
-        variant.shape,
+        variant.shape.flush,
         variant.pipelines_per_cell,
         work.forward_ns,
         work.backward_ns,
         work.recompute_ns,
         boundary_costs(topology, placement, transport, work, variant.pipelines_per_cell),
-        between_iterations_ns(topology, placement, transport, work),
+        tuple(each_ns // share for each_ns in between_iterations_ns(topology, placement, transport, work)),
         backward_input_ns=work.backward_input_ns,
         backward_weight_ns=work.backward_weight_ns,
         sends_block=variant.sends_block,

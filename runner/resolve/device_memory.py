@@ -106,7 +106,11 @@ def process_needs(point: SweepPoint, variant: PipelineVariant, *, on_cpu: bool =
             )
             for chunk in range(layout.chunks)
         ]
-        yield ProcessNeed(place.host.name, place.gpu, together(chunks), room_bytes)
+        training = together(chunks)
+        if variant.sums_flushes:
+            # The sum of the flushes before, beside the gradients of the current one.
+            training = replace(training, gradient_bytes=2 * training.gradient_bytes)
+        yield ProcessNeed(place.host.name, place.gpu, training, room_bytes)
     if service is None or prefill is None:
         return
     model = service.model
@@ -132,7 +136,7 @@ def most_in_flight(variant: PipelineVariant, pipeline: int, stage: int, chunk: i
         # Torch's zero bubble defers the weights of as many microbatches as there are stages before.
         bounds = {TORCH_GPIPE: microbatches, TORCH_1F1B: stages - stage, TORCH_DDP: 1}
         return min(microbatches, bounds.get(variant.schedule, stages))
-    schedule = create_schedule(variant.schedule, variant.shape, variant.schedule_options(pipeline))
+    schedule = create_schedule(variant.schedule, variant.shape.flush, variant.schedule_options(pipeline))
     if not isinstance(schedule, FixedOrder):
         return variant.shape.most_in_flight(stage)
     kinds = schedule.kinds(stage)

@@ -122,4 +122,5 @@ def _sent_bytes(variant: PipelineVariant) -> Iterator[tuple[Pair, int]]:
     for stage, gradient_bytes in enumerate(work.gradient_bytes):
         rings = variant.rings(stage)
         hop_bytes = 2 * gradient_bytes if rings.butterfly is None else rings.summed_bytes(gradient_bytes)[0]
+        hop_bytes *= variant.sums_an_iteration
         yield from ((pair, hop_bytes) for pair in rings.pairs if pair[0].host != pair[1].host)

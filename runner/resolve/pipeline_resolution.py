@@ -7,6 +7,7 @@ from wanbed.ground.errors import InputError, prefixed
 from wanbed.ground.exclusions import Exclusion, check_exclusions
 from wanbed.ground.own_code import OWN_FAULTS, EndlessCallError, described
 from wanbed.runner.experiment.quantities import AUTO
+from wanbed.runner.resolve.accumulation_check import check_accumulation, summed
 from wanbed.runner.resolve.all_reduce_check import check_all_reduce, check_segments
 from wanbed.runner.resolve.cell_costs import cell_costs, pipelines_to_share
 from wanbed.runner.resolve.pipeline_variant import AmongJobs, PipelineVariant, PlannedPlacement
@@ -66,6 +67,7 @@ def resolve_pipeline(written: WrittenVariant, where: Choose | Layout, *, plans: 
     schedule, whole_replicas = choice.kind, choice.whole_replicas or alone is not None
     check_receive(written, schedule)
     cut = training_cut(written, whole_replicas=whole_replicas)
+    check_accumulation(written, cut, schedule, alone)
     if schedule is None:
         check_baseline(written, cut)
     virtual = _virtual_stages(written, schedule, cut.stages, cut.virtual_stages)
@@ -79,7 +81,8 @@ def resolve_pipeline(written: WrittenVariant, where: Choose | Layout, *, plans: 
     if virtual is not None:
         _check_alike(written, replicas)
     work = of_file if replicas is None else replicas.slowest(of_file)
-    check_extent(written, placement, work, cut.microbatches, virtual)
+    sums_flushes = cut.flushes > 1 and len(placement.pipelines) > 1 and summed(written) == "every flush"
+    check_extent(written, placement, work, cut.microbatches, virtual, sums=cut.flushes if sums_flushes else 1)
     if isinstance(where, Layout):
         pipelines_per_cell = where.pipelines_per_cell
     else:
@@ -102,6 +105,8 @@ def resolve_pipeline(written: WrittenVariant, where: Choose | Layout, *, plans: 
         iterations=None if written.job is None else written.iterations,
         jobs=AmongJobs("" if written.job is None else written.job.name),
         waits_for_all=waits,
+        flushes=cut.flushes,
+        sums_flushes=sums_flushes,
     )
     check_segments(written, resolved)
     if schedule is not None and plans:
@@ -225,7 +230,7 @@ def _costs(
 
 def _kinds(variant: PipelineVariant, of_file: StageCosts) -> dict[int, list[str]]:
     """Return the kinds of action that take time at each stage."""
-    schedule = create_schedule(variant.schedule, variant.shape, variant.schedule_options(0))
+    schedule = create_schedule(variant.schedule, variant.shape.flush, variant.schedule_options(0))
     return {
         stage: [*schedule.kinds(stage), *(["optimizer"] if of_file.optimizer_ns[stage] else [])]
         for stage in range(variant.placement.stages)
@@ -273,8 +278,8 @@ def _checked_plan(written: WrittenVariant, schedule: type[Schedule], variant: Pi
     costs = cell_costs(written.topology, variant) if issubclass(schedule, PlannedSchedule) else None
     try:
         if costs is None or not issubclass(schedule, PlannedSchedule):
-            check_schedule(path, variant.shape, options)
-            check_rendezvous(create_schedule(path, variant.shape, options), variant.transport)
+            check_schedule(path, variant.shape.flush, options)
+            check_rendezvous(create_schedule(path, variant.shape.flush, options), variant.transport)
             return None
         plan = planned(schedule, costs, options)
         check_schedule(path, costs.shape, options_for(plan, 0))

@@ -13,8 +13,9 @@ from wanbed.runner.resolve.resolved_variant import ResolvedVariant, Transfer
 from wanbed.runner.resolve.stage_costs import StageCosts
 from wanbed.runner.resolve.stage_rings import Ring, StageRings, ring_pairs
 from wanbed.workloads.compute.replay import ReplayCosts
+from wanbed.workloads.message import MessageKind
 from wanbed.workloads.schedules.pipeline_shape import PipelineShape, VirtualStages
-from wanbed.workloads.schedules.planning.cell_plan import CellPlan, options_for
+from wanbed.workloads.schedules.planning.cell_plan import CellPlan, Turn, options_for
 from wanbed.workloads.transport.ring_round import bucket_count, cut_buckets
 
 
@@ -56,7 +57,9 @@ class PipelineVariant(ResolvedVariant):
     ``replicas`` are the compute times of each GPU where replicas of a stage differ or times vary; ``work`` then has
     those of the slowest replica of each stage. None where ``work`` holds for all of them. ``virtual`` are the virtual
     stages, None where stages are not divided. With ``waits_for_all`` optimizer steps wait for the gradients of all
-    stages of all pipelines, and for the all-reduce of their norm.
+    stages of all pipelines, and for the all-reduce of their norm. ``flushes`` is how many times the pipelines fill and
+    drain in an iteration, each time for an equal part of its ``microbatches``; with ``sums_flushes`` replicas
+    all-reduce the gradients of each flush, not only the sum of all.
     """
 
     schedule: str
@@ -69,6 +72,8 @@ class PipelineVariant(ResolvedVariant):
     replicas: ReplicaTimes | None = None
     virtual: VirtualStages | None = None
     waits_for_all: bool = False
+    flushes: int = 1
+    sums_flushes: bool = False
     jobs: AmongJobs = AmongJobs()
 
     @property
@@ -89,9 +94,15 @@ class PipelineVariant(ResolvedVariant):
 
     @cached_property
     def shape(self) -> PipelineShape:
-        """The shape of one pipeline, for which the schedule is made."""
+        """The shape of one pipeline, for each of whose flushes a schedule is made."""
         return PipelineShape(
-            self.placement.stages, self.microbatches, self.work.recomputes, self.memory_bound, self.layout.chunks
+            self.placement.stages,
+            self.microbatches,
+            self.work.recomputes,
+            self.memory_bound,
+            self.layout.chunks,
+            self.flushes,
+            self.sums_flushes,
         )
 
     @cached_property
@@ -199,6 +210,11 @@ class PipelineVariant(ResolvedVariant):
         return True
 
     @property
+    def sums_an_iteration(self) -> int:
+        """The number of all-reduces of a stage's whole gradients in an iteration."""
+        return self.flushes if self.sums_flushes else 1
+
+    @property
     def is_star(self) -> bool:
         """Tell whether what replicas sum goes over a star, whose first replica gathers."""
         return False
@@ -275,8 +291,20 @@ class PipelineVariant(ResolvedVariant):
         crossing_s = sum(2 * transfer_s(size_bytes) for size_bytes in work.activation_bytes)
         summed = [size_bytes for stage in range(work.stages) for size_bytes in self.buckets_bytes(stage)]
         all_reduce_s = sum(2 * self.pipelines * transfer_s(size_bytes) for size_bytes in summed)
+        all_reduce_s *= self.sums_an_iteration
         microbatches_s = self.microbatches * (computing_s + crossing_s)
         return self.pipelines * (microbatches_s + sum(work.optimizer_ns) / 1e9 + all_reduce_s)
+
+    def turns(self, kind: MessageKind, boundary: int) -> tuple[Turn, ...]:
+        """Return the order of a DP-cell's transfers over a shared boundary in an iteration; () if none is planned.
+
+        That of the plan repeats in each flush.
+        """
+        if self.plan is None:
+            return ()
+        planned = self.plan.activation_turns if kind is MessageKind.ACTIVATION else self.plan.gradient_turns
+        begun = range(0, self.microbatches, self.microbatches // self.flushes)
+        return tuple((mate, before + microbatch) for before in begun for mate, microbatch in planned[boundary])
 
     def schedule_options(self, pipeline: int, stage: int | None = None) -> dict[str, Any]:
         """Return the options of that pipeline's schedule.
@@ -298,6 +326,8 @@ class PipelineVariant(ResolvedVariant):
             **({} if self.replicas is None else {"replicas": self.replicas.document(self.placement.stages)}),
             **({} if self.virtual is None else {"virtual_stages": self.virtual.chunks}),
             **({"optimizer_waits": "all stages"} if self.waits_for_all else {}),
+            **({"accumulate": self.flushes} if self.flushes > 1 else {}),
+            **({"summed": "every flush"} if self.sums_flushes else {}),
         }
 
 

@@ -81,11 +81,14 @@ def check_extent(
     work: StageCosts,
     microbatches: int,
     virtual: VirtualStages | None = None,
+    *,
+    sums: int = 1,
 ) -> None:
     """Raise InputError for a trial beyond the limits of this module.
 
     The duration assumes that all work runs one after the other; no schedule takes longer. The number of pipelines per
-    DP-cell is ignored, because it is computed later, from transfers that must be within the limits already.
+    DP-cell is ignored, because it is computed later, from transfers that must be within the limits already. ``sums`` is
+    how many times replicas all-reduce in an iteration.
     """
     spec, transport = written.spec, written.variant.transport
     paths = _Paths(spec, written.topology, transport)
@@ -116,7 +119,7 @@ def check_extent(
         )
         summed_bytes = rings.summed_bytes(-(-size_bytes // buckets))
         for level, size, level_bytes in zip(rings.levels, rings.sizes, summed_bytes, strict=True):
-            segment_bytes, segments = -(-level_bytes // size), iterations * 2 * (size - 1) * buckets
+            segment_bytes, segments = -(-level_bytes // size), iterations * sums * 2 * (size - 1) * buckets
             for path, count in paths.of(pair for ring in level for pair in ring_pairs(ring)).items():
                 _check_windows(path.windows(segment_bytes) * segments, "compute.gradient")
                 sent_ns += segments * count * path.transfer_ns(segment_bytes)

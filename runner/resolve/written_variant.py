@@ -9,7 +9,7 @@ from wanbed.ground.errors import InputError, prefixed
 from wanbed.ground.exclusions import Declared, Exclusion, Refusal, as_check
 from wanbed.runner.experiment.experiment_spec import ExperimentSpec
 from wanbed.runner.experiment.job_spec import JobSpec
-from wanbed.runner.experiment.training_spec import MAX_STAGES
+from wanbed.runner.experiment.training_spec import MAX_MICROBATCHES, MAX_STAGES
 from wanbed.runner.experiment.variant_spec import VariantSpec, other_schedules
 from wanbed.runner.resolve.measured_times import MeasuredTimes, measured_times
 from wanbed.runner.trainings.registry import TRAININGS, training_title
@@ -113,13 +113,17 @@ def _check_has_plan(written: WrittenVariant) -> Iterator[Declared]:
 
 @dataclass(frozen=True)
 class TrainingCut:
-    """The training dimensions of a variant: its own values, otherwise those of the experiment."""
+    """The training dimensions of a variant: its own values, otherwise those of the experiment.
+
+    ``microbatches`` are those of an iteration, of all its ``flushes``.
+    """
 
     stages: int
     pipelines: int
     microbatches: int
     memory_bound: int | None
     virtual_stages: int
+    flushes: int = 1
 
 
 def training_cut(written: WrittenVariant, *, whole_replicas: bool) -> TrainingCut:
@@ -134,12 +138,19 @@ def training_cut(written: WrittenVariant, *, whole_replicas: bool) -> TrainingCu
             f"training.stages: the hosts have {stages} GPUs, more than the {MAX_STAGES} stages there can be: "
             "give how many to use"
         )
+    of_flush, flushes = own.microbatches or common.microbatches, own.accumulate or common.accumulate
+    if flushes > 1 and of_flush * flushes > MAX_MICROBATCHES:
+        raise InputError(
+            f"training.accumulate: {flushes} flushes of {of_flush} microbatches are {of_flush * flushes} an iteration, "
+            f"more than {MAX_MICROBATCHES}: give fewer of either"
+        )
     return TrainingCut(
         stages,
         pipelines,
-        own.microbatches or common.microbatches,
+        of_flush * flushes,
         common.memory_bound if own.memory_bound is None else own.memory_bound,
         own.virtual_stages or common.virtual_stages,
+        flushes,
     )
 
 

@@ -13,7 +13,7 @@ from wanbed.runner.runs.caveats import cuts_of
 from wanbed.runner.trainings.local_updates.resolution import LocalUpdatesVariant
 from wanbed.testbed.network.topology import Topology
 from wanbed.workloads.schedules.action import Action
-from wanbed.workloads.schedules.planning.cell_plan import CellCosts
+from wanbed.workloads.schedules.planning.cell_plan import CellCosts, CellPlan
 from wanbed.workloads.schedules.planning.plan_run import PlanRun, priced
 
 
@@ -102,6 +102,11 @@ def _pipeline_facts(topology: Topology, variant: ResolvedVariant) -> dict[str, A
     }
 
 
+def _whole_ns(plan: CellPlan, variant: PipelineVariant) -> int:
+    """Return the makespan of an iteration whose flushes follow the plan, one a period after the other."""
+    return (variant.flushes - 1) * plan.period_ns + plan.makespan_ns
+
+
 def _plan_facts(topology: Topology, variant: PipelineVariant) -> dict[str, Any]:
     """Return a trial's facts about the plan of a variant.
 
@@ -113,13 +118,13 @@ def _plan_facts(topology: Topology, variant: PipelineVariant) -> dict[str, Any]:
     plan = variant.plan
     if plan is None:
         return {"planned_makespan_s": None}
-    facts: dict[str, Any] = {"planned_makespan_s": plan.makespan_ns / 1e9}
+    facts: dict[str, Any] = {"planned_makespan_s": _whole_ns(plan, variant) / 1e9}
     costs = cell_costs(topology, variant)
     run = PlanRun(plan, costs)
     try:
         run.iterate()
         run.iterate()
-        by_rates_ns = priced(plan, _without_memory(costs)).makespan_ns
+        by_rates_ns = _whole_ns(priced(plan, _without_memory(costs)), variant)
     except ValueError:
         # Training deadlocks with such a plan of a foreign schedule, and its error message has more detail.
         return facts
@@ -127,7 +132,9 @@ def _plan_facts(topology: Topology, variant: PipelineVariant) -> dict[str, Any]:
     return facts | {
         "plan": {
             "by_rates_s": by_rates_ns / 1e9,
-            "computing_s": [_computing_ns(costs, stage, order) / 1e9 for stage, order in enumerate(plan.orders[0])],
+            "computing_s": [
+                variant.flushes * _computing_ns(costs, stage, order) / 1e9 for stage, order in enumerate(plan.orders[0])
+            ],
             "transfer_s": [_mean(run.transfers_ns(boundary)) / 1e9 for boundary in boundaries],
         }
     }

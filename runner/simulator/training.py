@@ -34,6 +34,7 @@ from wanbed.runner.simulator.surroundings import GpuSharing, Surroundings
 from wanbed.runner.trainings.local_updates.simulation import Synchronizations
 from wanbed.workloads.message import Message, MessageKind
 from wanbed.workloads.schedules.action import Action, ActionKind
+from wanbed.workloads.schedules.flushes import iteration_schedule
 from wanbed.workloads.schedules.schedule import Schedule, ScheduleError, load_schedule
 from wanbed.workloads.transport.links_config import NORM_BYTES
 from wanbed.workloads.transport.requests import Requests
@@ -131,6 +132,8 @@ class Training:
         self._chunks: int = self._layout.chunks
         self._receives_block: bool = variant.receives_block
         self._sends_block: bool = variant.sends_block
+        self._flushes: int = variant.shape.flushes
+        self._sums_flushes: bool = variant.shape.sums_flushes
         self._sizes_bytes: list[int] = list(variant.work.activation_bytes)
         self._numbers = WorkNumbers.of(variant)
         self._schedule_class = load_schedule(variant.schedule)
@@ -218,7 +221,8 @@ class Training:
         schedule = self._schedules.get((pipeline, iteration))
         if schedule is None:
             try:
-                schedule = self._schedule_class(self._variant.shape, **self._variant.schedule_options(pipeline))
+                make = partial(self._schedule_class, **self._variant.schedule_options(pipeline))
+                schedule = iteration_schedule(self._variant.shape, make)
             except OWN_FAULTS as fault:
                 raise self._fault(fault) from fault
             self._schedules[pipeline, iteration] = schedule
@@ -250,6 +254,8 @@ class Training:
         if complete:
             rank.schedule = None
             self._complete(rank)
+        elif self._sums_flushes and (flush := schedule.ended_flush(rank.stage)) is not None:
+            self._sum_flush(rank, flush)
         elif self._receives_block:
             self._ask(rank, schedule)
         self._leave_idle(rank)
@@ -403,21 +409,40 @@ class Training:
         if rank.iteration == iteration:
             self._pending.add(rank.number)
 
+    def _sum_flush(self, rank: RankState, flush: int) -> None:
+        """All-reduce the gradients of a flush, before the rank begins the next one."""
+        if not self._rings.has_gradients(rank.stage):
+            self._begin_flush(0, rank)
+            return
+        rank.held = True
+        summed = partial(self._reduced, rank, self._begin_flush)
+        number = rank.iteration * self._flushes + flush
+        self._rings.join(rank.stage, number, rank.pipeline, self._events.now_ns, summed)
+
+    def _begin_flush(self, _: int, rank: RankState) -> None:
+        rank.held = False
+        rank.schedule.begin_flush(rank.stage)
+        self._pending.add(rank.number)
+
     def _complete(self, rank: RankState) -> None:
         """All-reduce the gradients if necessary, then update, after the rank's last action of this iteration."""
         now_ns = self._events.now_ns
         if rank.buckets_bytes:
             self._end_one(now_ns, rank)
         elif self._variant.sums_every_iteration and self._rings.has_gradients(rank.stage):
-            self._rings.join(rank.stage, rank.iteration, rank.pipeline, now_ns, partial(self._reduced, rank))
+            number = rank.iteration
+            if self._sums_flushes:
+                number = number * self._flushes + self._flushes - 1
+            summed = partial(self._reduced, rank, self._gradients_complete)
+            self._rings.join(rank.stage, number, rank.pipeline, now_ns, summed)
         else:
             self._gradients_complete(now_ns, rank)
 
-    def _reduced(self, rank: RankState, start_ns: int, end_ns: int) -> None:
+    def _reduced(self, rank: RankState, then: Handler, start_ns: int, end_ns: int) -> None:
         size_bytes = self._variant.work.gradient_bytes[rank.stage]
         about = (rank.rank, _ALL_REDUCE, rank.iteration, NO_MICROBATCH)
         self.rows.extend((*about, start_ns, end_ns, size_bytes, NO_PEER))
-        self._events.at(max(end_ns, self._events.now_ns), self._gradients_complete, rank)
+        self._events.at(max(end_ns, self._events.now_ns), then, rank)
 
     def _gradients_complete(self, now_ns: int, rank: RankState) -> None:
         """Update, after the gradient norm if optimizer steps wait for it."""

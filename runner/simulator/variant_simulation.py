@@ -306,10 +306,6 @@ class _Boundaries:
         mates = [self._ends[mate, stage, kind] for mate in cell]
         most = max(self._network.connections_between(each) for each in mates)
         cutting = Cutting(variant.work.activation_bytes[boundary], len(cell), most)
-        turns: tuple[tuple[int, int], ...] = ()
-        if variant.plan is not None:
-            planned = variant.plan.activation_turns if kind is MessageKind.ACTIVATION else variant.plan.gradient_turns
-            turns = planned[boundary]
         self.transfers[pipeline, stage, kind] = SharedTransfers(
             self._events,
             [self._channels[each] for each in mates],
@@ -317,7 +313,7 @@ class _Boundaries:
             cutting.largest_bytes,
             self._network.line((mates[0][0], mates[-1][0])),
             self._network.line((mates[0][1], mates[-1][1])),
-            turns,
+            variant.turns(kind, boundary),
             self._stripings(mates, cutting),
         )
 

@@ -131,6 +131,17 @@ class Compute(Protocol):
 
 
 @runtime_checkable
+class FlushCompute(Compute, Protocol):
+    """A computation whose gradients are summed over the replicas after each flush of an iteration."""
+
+    def keep_sum(self) -> None:
+        """Keep the summed gradients of a flush, and go on with gradients of zero. ``update`` adds what was kept.
+
+        ``gradients`` was called before, and is once more after the next flush.
+        """
+
+
+@runtime_checkable
 class BucketCompute(Compute, Protocol):
     """A computation that hands gradients over while it still computes others, to be all-reduced meanwhile."""
 

@@ -162,6 +162,9 @@ class ReplayCompute(BucketCompute):
     def add(self, total: memoryview, part: memoryview) -> None:
         """Do nothing: the durations of the actions are the whole computation."""
 
+    def keep_sum(self) -> None:
+        """Do nothing, as ``add`` does."""
+
     def update(self) -> tuple[int, int] | None:
         """Block for the optimizer's duration. Return its start and end, None if the duration is 0."""
         return (

@@ -190,6 +190,7 @@ class TorchCompute(BucketCompute, MeasuredDevice):
         self._losses: dict[int, Tensor] = {}
         self._summed: list[tuple[Tensor, OutgoingCopy]] = []
         self._buckets: GradientBuckets | None = None
+        self._kept: Tensor | None = None
 
     def split_backwards(self) -> None:
         """From now on, take the two parts of backwards as actions of their own. No microbatch may be in flight."""
@@ -287,6 +288,12 @@ class TorchCompute(BucketCompute, MeasuredDevice):
         if total.nbytes:
             as_tensor(total, self._dtype).add_(as_tensor(part, self._dtype))
 
+    def keep_sum(self) -> None:
+        """Keep the summed gradients of a flush, and set the gradients to zero."""
+        self._take_sum()
+        self._kept = self._parameters.gradients.clone()
+        self._parameters.gradients.zero_()
+
     def update(self) -> tuple[int, int]:
         """Take one step of AdamW over all weights of the stage. Return its start and end."""
         self._take_sum()
@@ -344,6 +351,9 @@ class TorchCompute(BucketCompute, MeasuredDevice):
         for gradients, copy in self._summed:
             self._staging.take_back(gradients, copy)
         self._summed.clear()
+        if self._kept is not None:
+            self._parameters.gradients.add_(self._kept)
+            self._kept = None
 
     def _inputs(self, microbatch: int, chunk: int) -> _InFlight:
         """Return the inputs of a microbatch on the device. Here and not in the action: copies are not part of spans."""

@@ -11,7 +11,9 @@ class PipelineShape:
     ``recompute``: whether a stage runs its forward again before the backward. ``memory_bound``: how many microbatches
     a stage may hold at once, from the start of their forward to the end of their backward (None: any number). Each is
     one value for all stages, or a tuple with one value per stage. ``virtual_stages``: how many parts of the model each
-    stage holds; a microbatch in one of V parts counts 1/V in ``memory_bound``. Raises ValueError naming the field.
+    stage holds; a microbatch in one of V parts counts 1/V in ``memory_bound``. ``flushes``: how many times the pipeline
+    fills and drains, each time for an equal part of the microbatches; with ``sums_flushes`` replicas sum the gradients
+    of each flush before the next one begins. Raises ValueError naming the field.
     """
 
     stages: int
@@ -19,6 +21,8 @@ class PipelineShape:
     recompute: bool | tuple[bool, ...] = False
     memory_bound: int | tuple[int, ...] | None = None
     virtual_stages: int = 1
+    flushes: int = 1
+    sums_flushes: bool = False
 
     def __post_init__(self) -> None:
         if self.stages < 1:
@@ -27,6 +31,8 @@ class PipelineShape:
             raise ValueError(f"microbatches: {self.microbatches} is below 1")
         if self.virtual_stages < 1:
             raise ValueError(f"virtual_stages: {self.virtual_stages} is below 1")
+        if self.flushes < 1 or self.microbatches % self.flushes:
+            raise ValueError(f"flushes: {self.flushes} do not divide {self.microbatches} microbatches")
         for name in ("recompute", "memory_bound"):
             value = getattr(self, name)
             if isinstance(value, tuple) and len(value) != self.stages:
@@ -44,10 +50,18 @@ class PipelineShape:
         recompute = tuple(self.recomputes(stage) and stage < self.stages - 1 for stage in range(self.stages))
         return replace(self, recompute=recompute)
 
+    @property
+    def flush(self) -> "PipelineShape":
+        """The shape of one flush, for which a schedule is made."""
+        if self.flushes == 1:
+            return self
+        return replace(self, microbatches=self.microbatches // self.flushes, flushes=1, sums_flushes=False)
+
     def most_in_flight(self, stage: int) -> int:
-        """Return how many microbatches that stage may hold at once, never more than there are."""
+        """Return how many microbatches that stage may hold at once, never more than there are in a flush."""
         bound = self.memory_bound[stage] if isinstance(self.memory_bound, tuple) else self.memory_bound
-        return self.microbatches if bound is None else min(bound, self.microbatches)
+        microbatches = self.microbatches // self.flushes
+        return microbatches if bound is None else min(bound, microbatches)
 
 
 class VirtualLayout(StrEnum):

@@ -220,6 +220,7 @@ class RingsConfig:
       one of the replicas in this datacenter and one of the counterparts in the others. Empty for a single replica.
     - ``buckets``: how many buckets the gradients are all-reduced in, one after the other, while the last backward of an
       iteration computes. 0: they are all-reduced as one, after it.
+    - ``sums``: how many all-reduces of gradients there are in an iteration: one, or one for each of its flushes.
     - ``synchronizations``: how many all-reduces of pseudo-gradients there are in all iterations. None where the rings
       sum gradients.
     - ``norm``: the ring of all ranks over which the gradient norm is all-reduced in every iteration, None where
@@ -235,6 +236,7 @@ class RingsConfig:
     synchronizations: int | None = None
     norm: RingConfig | None = None
     butterfly: bool = False
+    sums: int = 1
 
     def __post_init__(self) -> None:
         if self.butterfly and any(len(ring.ranks) != 2 for ring in self.replicas):
@@ -243,6 +245,8 @@ class RingsConfig:
             raise ValueError(f"buckets: {self.buckets} is below 0")
         if self.buckets and not self.replicas:
             raise ValueError(f"buckets: {self.buckets}, and there is no ring to sum them in")
+        if self.sums < 1 or (self.sums > 1 and (self.buckets or self.synchronizations is not None)):
+            raise ValueError(f"sums: {self.sums} in an iteration, of whole gradients: give 1 or more, and no buckets")
         if self.synchronizations is not None and (self.buckets or not self.replicas):
             raise ValueError("synchronizations: they need a ring that sums no buckets of gradients")
 
@@ -253,7 +257,9 @@ class RingsConfig:
 
     def all_reduces(self, iterations: int) -> int:
         """Return the number of all-reduces over the rings of replicas in so many iterations, which are all."""
-        return iterations * max(self.buckets, 1) if self.synchronizations is None else self.synchronizations
+        if self.synchronizations is not None:
+            return self.synchronizations
+        return iterations * max(self.buckets, 1) * self.sums
 
 
 @dataclass(frozen=True)

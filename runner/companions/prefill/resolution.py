@@ -247,10 +247,12 @@ OPTIMIZER = ("optimizer", -1)
 def planned_bubbles(topology: Topology, variant: PipelineVariant) -> dict[int, IterationPlan]:
     """Return the planned actions of every rank; {} if the schedule is not planned or its plan deadlocks.
 
+    {} too where an iteration has several flushes, of which the plan is one.
+
     The optimizer follows a rank's last action directly, as if the all-reduce in between took no time. No bubble is
     filled there until an iteration has shown how long the all-reduce takes.
     """
-    if variant.plan is None:
+    if variant.plan is None or variant.flushes > 1:
         return {}
     work, costs = variant.work, cell_costs(topology, variant)
     try:

@@ -247,3 +247,14 @@ def test_the_description_names_the_variants_whose_optimizer_steps_wait_for_all_s
     run = made(tmp_path, {("10ms", "own"): flat(1.0), ("10ms", "all"): flat(1.0)}, experiment=of_both)
     assert "Optimizer steps of all wait for the gradients of all stages, and for their norm." in what_was_run(run)
     assert "Optimizer steps" not in what_was_run(made(tmp_path / "own", {("10ms", "own"): flat(1.0)}))
+
+
+def test_the_description_names_the_variants_that_add_up_the_gradients_of_several_flushes(tmp_path: Path) -> None:
+    found = {"all": {"accumulate": 4}, "each": {"accumulate": 4, "summed": "every flush"}, "one": {}}
+    times = {("10ms", name): flat(1.0) for name in found}
+    points = [{"index": 0, "sweep_point": {"topology.wan.latency": "10ms"}, "variants": found}]
+    run = made(tmp_path, times, sweep_points=points)
+    said = what_was_run(run)
+    assert "Before an optimizer step of all gradients of 4 flushes add up, summed over the replicas once." in said
+    assert "of each gradients of 4 flushes add up, summed over the replicas after each of them." in said
+    assert "of one" not in said

@@ -149,6 +149,7 @@ class ComputeBackend(ABC):
     - ``on_device``: it computes on a device. The file may choose the device, and GPUs are assigned to the hosts.
     - ``sums_on_device``: torch's collectives can sum its gradients on the device instead of the ring.
     - ``completes_buckets``: it computes by a ``BucketCompute``, so that all-reduces may overlap with backwards.
+    - ``sums_flushes``: it computes by a ``FlushCompute``, so that the gradients of each flush may be all-reduced.
     - ``synchronizes``: its ``Computation`` has ``synchronized``, so that replicas may train alone between
       synchronisations.
     - ``swaps``: it swaps the layers of a whole model through a device, as ``TrainingDevice.swapping`` says. One that
@@ -169,6 +170,7 @@ class ComputeBackend(ABC):
     on_device: ClassVar[bool] = False
     sums_on_device: ClassVar[bool] = False
     completes_buckets: ClassVar[bool] = False
+    sums_flushes: ClassVar[bool] = False
     synchronizes: ClassVar[bool] = False
     swaps: ClassVar[bool] = False
     torch_schedules: ClassVar[bool] = False

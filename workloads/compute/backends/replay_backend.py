@@ -57,6 +57,7 @@ class ReplayBackend(ComputeBackend):
     title = "replayed compute"
     takes_known_times = True
     completes_buckets = True
+    sums_flushes = True
     synchronizes = True
     virtual_stages = True
 

@@ -36,6 +36,7 @@ class TorchBackend(ComputeBackend):
     on_device = True
     sums_on_device = True
     completes_buckets = True
+    sums_flushes = True
     synchronizes = True
     swaps = True
     torch_schedules = True

@@ -164,7 +164,7 @@ def _largest(times: Iterable[tuple[float, str]]) -> LowerBound:
 def _stage_times(variant: PipelineVariant, schedule: type[Schedule], stage: int, durations_ns: _ByKind) -> StageTimes:
     """Return the durations of one microbatch at a stage, as the schedule divides its work."""
     recomputes = variant.shape.recomputes(stage)
-    splits = schedule.splits_backward
+    splits = _splits(variant, schedule, stage)
     return StageTimes(
         durations_ns[ActionKind.FORWARD],
         durations_ns[ActionKind.RECOMPUTE] if recomputes else 0,
@@ -185,6 +185,10 @@ def _times_of(
                 _stage_times(variant, schedule, stage, own) for stage, own in enumerate(pipeline)
             )
         yield known[id(pipeline)]
+
+
+def _splits(variant: PipelineVariant, schedule: type[Schedule], stage: int) -> bool:
+    return schedule.splits_backward if variant.plan is None else variant.plan.splits(stage)
 
 
 class _TrialBound:
@@ -219,10 +223,11 @@ class _TrialBound:
                 for pipeline, times in zip(pipelines, _times_of(variant, schedule, durations), strict=False)
             ]
         )
-        last = ActionKind.BACKWARD_WEIGHT if schedule.splits_backward else ActionKind.BACKWARD
+        splits = (_splits(variant, schedule, stage) for stage in range(placement.stages))
+        lasts = [ActionKind.BACKWARD_WEIGHT if split else ActionKind.BACKWARD for split in splits]
         self._rings = [
             ring_times(variant, self._resources, stage, max(own[stage][last] for own in durations.longest), self._parts)
-            for stage in range(placement.stages)
+            for stage, last in enumerate(lasts)
         ]
         self._optimizer_ns = [
             min(own[0 if steps_alike else stage][_OPTIMIZER] for own in durations.shortest)

@@ -46,9 +46,9 @@ class VariantSpec(StrictModel):
     options: dict[str, JsonValue] = Field(
         default_factory=dict,
         description="Options of the schedule, by name: `warmup_depth` of `1f1b` and `eager-1f1b`, `recompute` of "
-        "`varuna`, `turns` of `atlas`, [those](local-updates.md#options) of `diloco`, [those](atom.md) of "
-        "`atom`, or those of another package's schedule.",
-        examples=[{"recompute": "on-gradient"}, {"warmup_depth": 3}],
+        "`varuna`, `turns` and [`split`](training.md#split-backwards) of `atlas`, [those](local-updates.md#options) of "
+        "`diloco`, [those](atom.md) of `atom`, or those of another package's schedule.",
+        examples=[{"recompute": "on-gradient"}, {"warmup_depth": 3}, {"split": "auto"}],
     )
     transport: TransportSpec = Field(
         default=TransportSpec(),

@@ -17,6 +17,7 @@ bucket, nor the last bucket before its end.
 from collections.abc import Sequence
 from itertools import pairwise
 from math import inf
+from typing import NamedTuple
 
 from wanbed.runner.bound.lower_bound import BELOW
 from wanbed.runner.bound.pipeline_chains import BoundaryWay, Hop, PipelineChains, StageTimes
@@ -30,7 +31,8 @@ from wanbed.workloads.transport.ring_round import bucket_count
 class IterationBound:
     """Lower bounds for all candidates of one variant on one network.
 
-    ``work`` has the stage costs of several pipelines. With ``windows`` the bounds account for TCP's windows.
+    ``work`` has the stage costs of several pipelines. ``splits_backward`` is None if every plan decides anew whether
+    backwards are split: then the bounds hold for both. With ``windows`` they account for TCP's windows.
     """
 
     def __init__(
@@ -41,7 +43,7 @@ class IterationBound:
         microbatches: int,
         memory_bound: int | None = None,
         *,
-        splits_backward: bool,
+        splits_backward: bool | None,
         windows: bool = True,
     ) -> None:
         self._work, self._microbatches = work, microbatches
@@ -55,16 +57,17 @@ class IterationBound:
         self._largest_anywhere = max(self._largest_host.values())
         self._intra_latency_ns, self._intra_bps = topology.intra_latency_ns, topology.intra_rate_bps
         self._least_gradient_bytes = min(work.gradient_bytes, default=0)
-        self._last_ns = work.backward_weight_ns if splits_backward else work.backward_ns
+        backwards_ns = [_backward_ns(work, stage, splits=splits_backward) for stage in range(work.stages)]
+        self._last_ns = [each.last_ns for each in backwards_ns]
         self._times = [
             StageTimes(
                 work.forward_ns[stage],
                 work.recompute_ns[stage],
-                work.backward_input_ns[stage] if splits_backward else work.backward_ns[stage],
-                work.backward_weight_ns[stage] if splits_backward else 0,
+                each.gradient_ns,
+                each.weight_ns,
                 microbatches if memory_bound is None else min(memory_bound, microbatches),
             )
-            for stage in range(work.stages)
+            for stage, each in enumerate(backwards_ns)
         ]
 
     def of(self, candidate: Candidate) -> float:
@@ -160,6 +163,24 @@ def _least(ways: list[BoundaryWay]) -> BoundaryWay:
     return BoundaryWay(
         min(way.latency_ns for way in ways), min(way.transfer_ns for way in ways), min(way.busy_ns for way in ways)
     )
+
+
+class _Backward(NamedTuple):
+    """The least times of a backward's parts, the weight part 0 where it is whole, and its longest last action."""
+
+    gradient_ns: int
+    weight_ns: int
+    last_ns: int
+
+
+def _backward_ns(work: StageCosts, stage: int, *, splits: bool | None) -> _Backward:
+    whole_ns, input_ns, weight_ns = (
+        times_ns[stage] for times_ns in (work.backward_ns, work.backward_input_ns, work.backward_weight_ns)
+    )
+    if splits is None:
+        gradient_ns = min(whole_ns, input_ns)
+        return _Backward(gradient_ns, min(weight_ns, whole_ns - gradient_ns), max(whole_ns, weight_ns))
+    return _Backward(input_ns, weight_ns, weight_ns) if splits else _Backward(whole_ns, 0, whole_ns)
 
 
 def _duration_ns(bits: float, rate_bps: int | None) -> float:

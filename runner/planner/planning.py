@@ -321,7 +321,7 @@ def ceiling(task: PlanningTask) -> Callable[[int, Runs, int | None], float]:
         task.transport,
         task.microbatches,
         task.memory_bound,
-        splits_backward=task.schedule.splits_backward,
+        splits_backward=task.schedule.splits_with(json.loads(task.options)),
         windows=effects_of(task.transport).window,
     )
     names = frozenset(free_gpus(task.topology))

@@ -59,7 +59,8 @@ class Schedule:
     The constructor of a subclass takes the shape first and its own options as keyword arguments, and raises ValueError
     if they do not fit together.
 
-    - ``splits_backward``: the gradients of the input and those of the weights are separate actions.
+    - ``splits_backward``: the gradients of the input and those of the weights are separate actions. A plan may say
+      otherwise of a stage, see ``splits_with``.
     - ``last_stage_recomputes``: False if the last stage keeps its activations instead of computing them again, because
       its backward can follow its forward at once.
     - ``whole_replicas``: each pipeline is a whole replica of the model, and the replicas are spread over the
@@ -100,11 +101,17 @@ class Schedule:
         self._most_in_flight = [shape.most_in_flight(stage) * shape.virtual_stages for stage in range(shape.stages)]
         self._complete = [0] * shape.stages
         self._kinds: list[dict[ActionKind, int]] = [{} for _ in range(shape.stages)]
+        self._splits = [self.splits_backward] * shape.stages
 
     @classmethod
     def default_memory_bound(cls, stages: int) -> int | None:
         """Return how many microbatches a stage may hold at once if the file does not say; None for any number."""
         return None
+
+    @classmethod
+    def splits_with(cls, options: Mapping[str, Any]) -> bool | None:
+        """Return whether backwards are split under these options; None if that is known only when a plan is made."""
+        return cls.splits_backward
 
     @abstractmethod
     def choose(self, stage: int) -> Action | None:
@@ -207,7 +214,7 @@ class Schedule:
         kinds = [ActionKind.FORWARD]
         if self.shape.recomputes(stage) and (self.last_stage_recomputes or stage < self.shape.stages - 1):
             kinds.append(ActionKind.RECOMPUTE)
-        if self.splits_backward:
+        if self._splits[stage]:
             return *kinds, ActionKind.BACKWARD_INPUT, ActionKind.BACKWARD_WEIGHT
         return *kinds, ActionKind.BACKWARD
 

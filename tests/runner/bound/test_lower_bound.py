@@ -216,6 +216,12 @@ def test_where_every_stage_waits_for_the_first_one_the_period_is_the_makespan(
     assert both(bounds_of(**changes)) == (expected, expected)
 
 
+@pytest.mark.parametrize(("split", "alike"), [("never", "varuna"), ("always", "zb-2p"), ("auto", "zb-2p")])
+def test_the_bound_of_a_plan_is_that_of_the_backwards_that_it_has(split: str, alike: str) -> None:
+    own = bounds_of("atlas", variant={"options": {"split": split}}, training={"memory_bound": 4})
+    assert both(own) == both(bounds_of(alike, training={"memory_bound": 4}))
+
+
 def test_a_stage_with_weight_gradients_to_compute_does_not_wait_for_the_fill_of_the_pipeline() -> None:
     # Two stages whose three parts take 10 ms each, 20 ms apart. The second one begins 30 ms after the first.
     split = bounds_of("zb-h1", compute={"backward": "20ms"}, training={"microbatches": 8}, wan={"latency": "20ms"})

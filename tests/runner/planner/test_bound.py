@@ -1,5 +1,6 @@
 """The bound is below all prices, and equals the price where it accounts for the whole iteration."""
 
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -8,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.runner.planner_instances import document, random_task, task_of
+from wanbed.runner.planner.bound import IterationBound
 from wanbed.runner.planner.planning import ceiling, search_space
 from wanbed.runner.planner.pricing import simulated_pricing
 from wanbed.runner.planner.search import every_candidate
@@ -26,15 +28,23 @@ def bound_ms(task_document: dict[str, Any], candidate: Candidate) -> float:
 @settings(max_examples=100)
 @given(
     st.integers(0, 10_000),
-    st.sampled_from(["gpipe", "1f1b", "varuna", "zb-h1", "zb-2p", "atlas"]),
+    st.one_of(
+        st.sampled_from([(name, {}) for name in ("gpipe", "1f1b", "varuna", "zb-h1", "zb-2p", "atlas")]),
+        st.sampled_from([("atlas", {"split": split}) for split in ("always", "auto")]),
+    ),
     st.sampled_from([TcpEffects(), IDEAL]),
     st.sampled_from([{}, {"all_reduce_overlap": True, "bucket": "4MiB"}]),
     st.data(),
 )
 def test_no_simulated_candidate_gives_more_than_its_ceiling(
-    seed: int, schedule: str, effects: TcpEffects, transport: dict[str, Any], data: st.DataObject
+    seed: int,
+    schedule: tuple[str, dict[str, str]],
+    effects: TcpEffects,
+    transport: dict[str, Any],
+    data: st.DataObject,
 ) -> None:
-    task = random_task(seed, schedule, **transport)
+    name, options = schedule
+    task = random_task(seed, name, options=options, **transport)
     candidate = data.draw(st.sampled_from(list(every_candidate(search_space(task)))))
     pricing = simulated_pricing(task.topology, task.resolve, task.counted_per_sequence, effects, task.iterations)
     price = pricing(candidate)
@@ -49,6 +59,21 @@ def test_a_beginning_has_a_ceiling_no_lower_than_what_begins_like_that(seed: int
     tops = [top(candidate.pipelines, candidate.runs[:count], None) for count in range(len(candidate.runs) + 1)]
     tops.append(top(candidate.pipelines, candidate.runs, candidate.pipelines_per_cell))
     assert all(later <= earlier * (1 + 1e-8) for earlier, later in pairwise(tops))
+
+
+@pytest.mark.parametrize("parts_ms", [(10, 15), (12, 4), (25, 9)])
+def test_where_a_plan_decides_the_bound_is_below_those_of_whole_and_of_split_backwards(
+    parts_ms: tuple[int, int],
+) -> None:
+    task = task_of(document({"a": 1, "b": 1}, 2, training={"stages": 2, "microbatches": 8}))
+    input_ns, weight_ns = ((part_ms * 1_000_000,) * 2 for part_ms in parts_ms)
+    work = replace(task.costs.least, backward_input_ns=input_ns, backward_weight_ns=weight_ns)
+
+    def bound_ns(splits: bool | None) -> float:
+        return IterationBound(task.topology, work, task.transport, 8, splits_backward=splits).of(APART)
+
+    assert work.backward_ns == (20_000_000,) * 2
+    assert 0.7 * bound_ns(False) < bound_ns(None) <= min(bound_ns(False), bound_ns(True))
 
 
 ONE, EIGHT = ({"stages": 2, "microbatches": count} for count in (1, 8))

@@ -1,8 +1,9 @@
 """Small planning tasks, and prices without a simulator: the makespan of Atlas's plan, then the all-reduce."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from random import Random
+from types import MappingProxyType
 from typing import Any
 
 from wanbed.ground.strict_model import parse_model
@@ -39,7 +40,14 @@ def task_of(document: dict[str, Any], pipelines: int | None = None, position: in
     return planning_task(WrittenVariant(spec, position, topology, Path()), pipelines=pipelines)
 
 
-def random_task(seed: int, schedule: str = "atlas", *, most_gpus: int = 8, **transport: Any) -> PlanningTask:
+def random_task(
+    seed: int,
+    schedule: str = "atlas",
+    *,
+    most_gpus: int = 8,
+    options: Mapping[str, Any] = MappingProxyType({}),
+    **transport: Any,
+) -> PlanningTask:
     """2 to 4 datacenters of so many GPUs at most, no two links alike, 2 to 6 stages that compute for unequally long."""
     random = Random(seed)
     names = ["north", "east", "south", "west"][: random.randint(2, 4)]
@@ -72,7 +80,14 @@ def random_task(seed: int, schedule: str = "atlas", *, most_gpus: int = 8, **tra
                 "gradient": f"{random.choice([1, 64])}MiB",
             },
             training={"stages": stages, "microbatches": random.choice([2, 4, 8])},
-            variants=[{**ATLAS, "schedule": schedule, "transport": {"connections": "auto", **sharing, **transport}}],
+            variants=[
+                {
+                    **ATLAS,
+                    "schedule": schedule,
+                    "options": dict(options),
+                    "transport": {"connections": "auto", **sharing, **transport},
+                }
+            ],
         )
     )
 

@@ -43,6 +43,7 @@ OURS: Mapping[str, dict[str, Any]] = {
     "zb-h1, many connections": {"schedule": "zb-h1", "transport": MANY},
     "zb-2p, shared": {"schedule": "zb-2p", "transport": SHARED},
     "atlas": {"schedule": "atlas", "transport": SHARED},
+    "atlas, split": {"schedule": "atlas", "options": {"split": "always"}, "transport": SHARED},
     "dp": {"schedule": "dp", "training": WHOLE},
     "interleaved-1f1b, many connections": {"schedule": "interleaved-1f1b", "transport": MANY, **HALVES},
     "zb-v, many connections": {"schedule": "zb-v", "transport": MANY, **HALVES},

@@ -4,9 +4,12 @@ The reference cell is an expectation of arithmetic, without TCP: 6 stages, two i
 2 pipelines, 16 microbatches, a 32 MiB activation over 5 Gbit/s and 40 ms.
 """
 
+from dataclasses import replace
+
 import pytest
 
 from wanbed.workloads.message import Message, MessageKind
+from wanbed.workloads.schedules.action import ActionKind
 from wanbed.workloads.schedules.atlas import Atlas
 from wanbed.workloads.schedules.pipeline_shape import PipelineShape
 from wanbed.workloads.schedules.planning.cell_plan import BoundaryCosts, CellCosts
@@ -96,11 +99,41 @@ def test_planned_turns_are_shorter_than_first_come_where_links_are_busy() -> Non
     assert Atlas.plan(cell).makespan_ns == min(by_rule.values()) < by_rule["first-come"]
 
 
+@pytest.mark.parametrize("memory_bound", [None, 4])
+def test_splitting_where_it_is_shorter_is_never_longer_than_either(memory_bound: int | None) -> None:
+    cell = reference_cell(21 * MS, sharing=True, memory_bound=memory_bound)
+    never, always, auto = (Atlas.plan(cell, split=split).period_ns for split in ("never", "always", "auto"))
+    assert auto == min(never, always)
+    assert Atlas.plan(cell).period_ns == never
+
+
+def test_a_split_plan_takes_a_tenth_less_where_every_stage_waits_for_its_gradient() -> None:
+    cell = reference_cell(21 * MS, sharing=True)
+    assert Atlas.plan(cell, split="auto").period_ns < 0.9 * Atlas.plan(cell).period_ns
+
+
+def test_backwards_stay_whole_where_their_parts_take_longer() -> None:
+    cell = reference_cell(21 * MS, sharing=True)
+    slower = replace(cell, backward_input_ns=(42 * MS,) * 6, backward_weight_ns=(42 * MS,) * 6)
+    assert Atlas.plan(slower, split="auto") == Atlas.plan(slower)
+
+
+@pytest.mark.parametrize("split", ["never", "always"])
+def test_a_stage_runs_the_actions_that_its_plan_has(split: str) -> None:
+    cell = reference_cell(21 * MS, sharing=True)
+    schedule = Atlas.of_plan(cell.shape, Atlas.plan(cell, split=split), 1)
+    parts = (ActionKind.BACKWARD_INPUT, ActionKind.BACKWARD_WEIGHT) if split == "always" else (ActionKind.BACKWARD,)
+    assert schedule.kinds(0) == (ActionKind.FORWARD, ActionKind.RECOMPUTE, *parts)
+    assert schedule.kinds(5) == (ActionKind.FORWARD, *parts)
+
+
 @pytest.mark.parametrize(
     ("options", "line"),
     [
         ({"turns": "random"}, "turns: 'random' is no rule, take one of first-come, microbatch, starving"),
-        ({"depth": 3}, "depth: atlas has no such option, it has turns"),
+        ({"depth": 3}, "depth: atlas has no such option, it has turns and split"),
+        ({"split": "sometimes"}, "split: 'sometimes' is none of never, always, auto"),
+        ({"split": ["auto"]}, r"split: \['auto'\] is none of never, always, auto"),
     ],
 )
 def test_other_options_are_refused(options: dict[str, object], line: str) -> None:

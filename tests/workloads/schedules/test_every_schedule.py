@@ -19,7 +19,10 @@ PROJECT = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text
 SCHEDULES: dict[str, str] = PROJECT["project"]["entry-points"]["wanbed.schedules"]
 
 
-OPTIONS: dict[str, list[dict[str, object]]] = {"varuna": [{"recompute": "ahead"}, {"recompute": "on-gradient"}]}
+OPTIONS: dict[str, list[dict[str, object]]] = {
+    "varuna": [{"recompute": "ahead"}, {"recompute": "on-gradient"}],
+    "atlas": [{"split": "always"}, {"split": "auto"}],
+}
 """What a schedule does by another rule has to hold as well."""
 CASES = [(name, options) for name in sorted(SCHEDULES) for options in [{}, *OPTIONS.get(name, [])]]
 

@@ -135,6 +135,10 @@ class CellPlan:
     period_ns: int
     makespan_ns: int
 
+    def splits(self, stage: int) -> bool:
+        """Return whether that stage splits its backwards."""
+        return any(action.kind is ActionKind.BACKWARD_INPUT for pipeline in self.orders for action in pipeline[stage])
+
 
 def options_for(plan: CellPlan, pipeline: int, stage: int | None = None) -> dict[str, Any]:
     """Return the JSON options of ``PlannedSchedule`` for one pipeline of the DP-cell (0 to C - 1).

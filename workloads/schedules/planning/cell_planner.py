@@ -1,12 +1,17 @@
-"""Plan a DP-cell: simulate it under several sets of rules, and return the shortest run as the plan."""
+"""Plan a DP-cell: simulate it under several sets of rules, and return the shortest run as the plan.
+
+Whole backwards are simulated here for the whole DP-cell, split ones in ``split_planner`` for one pipeline of it.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
+from enum import Enum
 from functools import lru_cache
 
 from wanbed.workloads.schedules.planning.cell_plan import BoundaryCosts, CellCosts, CellPlan
 from wanbed.workloads.schedules.planning.cell_simulation import CellSimulation, PlanRules, TurnRule
 from wanbed.workloads.schedules.planning.plan_run import shortest
+from wanbed.workloads.schedules.planning.split_planner import plan_split_cell
 
 PATIENCES: tuple[int | None, ...] = (None, 2, 1, 0)
 
@@ -22,21 +27,36 @@ _SHORTEST = 3
 """The number of shortest plans for the links as they are that get priced. No other was ever 1 % better."""
 
 
+class Split(Enum):
+    """Whether a plan's backwards are split: never, always, or where that makes the period shorter."""
+
+    NEVER = "never"
+    ALWAYS = "always"
+    AUTO = "auto"
+
+
 @lru_cache(maxsize=32)
-def plan_cell(costs: CellCosts, turn_rules: tuple[TurnRule, ...] = tuple(TurnRule)) -> CellPlan:
+def plan_cell(
+    costs: CellCosts, turn_rules: tuple[TurnRule, ...] = tuple(TurnRule), split: Split = Split.NEVER
+) -> CellPlan:
     """Return the plan with the shortest period over the links of ``costs``; of equal ones, with the shorter makespan.
 
     Cached: variants and sweep points often have DP-cells of equal costs.
 
-    Plans are made by rate and latency: one for each of ``turn_rules`` and ``PATIENCES`` for the links as they are, and
-    fewer for slower links. The shortest of the former and all of the latter are then run strictly (``plan_run``), over
-    links with a state where ``costs`` has them. The first wins a tie. One candidate is always Varuna's policy with the
-    first of ``turn_rules`` (by default first-come), so the plan is never longer than that policy's order over the same
-    links. Where the DP-cell has one pipeline, or no shared boundary, transfers cannot overtake each other and only the
-    first turn rule is tried.
+    Plans with whole backwards are made by rate and latency: one for each of ``turn_rules`` and ``PATIENCES`` for the
+    links as they are, and fewer for slower links. The shortest of the former and all of the latter are then run
+    strictly (``plan_run``), over links with a state where ``costs`` has them. The first wins a tie. One candidate is
+    always Varuna's policy with the first of ``turn_rules`` (by default first-come), so the plan is never longer than
+    that policy's order over the same links. Where the DP-cell has one pipeline, or no shared boundary, transfers cannot
+    overtake each other and only the first turn rule is tried. Of split and whole backwards with equal times the whole
+    ones are taken.
     """
-    wanted = _wanted(replace(costs, between_ns=()), turn_rules)
-    return shortest(wanted, costs)
+    found = []
+    if split is not Split.ALWAYS:
+        found.append(shortest(_wanted(replace(costs, between_ns=()), turn_rules), costs))
+    if split is not Split.NEVER:
+        found.append(plan_split_cell(replace(costs, shape=costs.shape.keeping_last())))
+    return min(found, key=lambda plan: (plan.period_ns, plan.makespan_ns))
 
 
 @lru_cache(maxsize=16)

@@ -20,8 +20,8 @@ class PlannedSchedule(FixedOrder):
 
     ``orders`` has one list of ``[kind, microbatch]`` per stage, as ``options_for`` returns it, or None for a stage that
     this object does not run. A recompute starts when its turn in the list comes, so that it can end before its gradient
-    arrives. The last stage does not recompute. Raises ValueError naming the entry if a list is not a whole iteration of
-    the shape, or exceeds its memory bound.
+    arrives. The last stage does not recompute. A stage splits its backwards if its list has parts of them. Raises
+    ValueError naming the entry if a list is not a whole iteration of the shape, or exceeds its memory bound.
     """
 
     last_stage_recomputes: ClassVar[bool] = False
@@ -55,14 +55,16 @@ class PlannedSchedule(FixedOrder):
 
     def _checked(self, stage: int, entries: object) -> tuple[Action, ...]:
         own: Any = self
-        kinds, where = own.kinds(stage), f"orders.{stage}"
+        where = f"orders.{stage}"
         if isinstance(entries, str) or not isinstance(entries, Sequence):
             raise ValueError(f"{where}: expected a list, found {entries!r}")
+        listed = [_action(entry, f"{where}.{position}") for position, entry in enumerate(entries)]
+        self._splits[stage] |= any(action.kind is ActionKind.BACKWARD_INPUT for action in listed)
+        kinds = own.kinds(stage)
         actions: list[Action] = []
         done = [0] * len(kinds)
         steps = [0] * self.shape.microbatches
-        for position, entry in enumerate(entries):
-            action = _action(entry, f"{where}.{position}")
+        for position, action in enumerate(listed):
             step = steps[action.microbatch] if 0 <= action.microbatch < len(steps) else len(kinds)
             if step == len(kinds) or action.kind is not kinds[step]:
                 raise ValueError(f"{where}.{position}: {action} has no place here")

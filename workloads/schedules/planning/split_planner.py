@@ -17,6 +17,7 @@ action moves to before or after others of the stage.
 import heapq
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import product
 
 from wanbed.workloads.message import MessageKind
@@ -352,8 +353,9 @@ _SHORTEST = 3
 """The number of the shortest runs that are shortened and priced."""
 
 
+@lru_cache(maxsize=32)
 def plan_split_cell(costs: CellCosts) -> CellPlan:
-    """Return the plan with the shortest period that is found, with its makespan over the links of ``costs``.
+    """Return the plan with the shortest period that is found, with its makespan over the links of ``costs``. Cached.
 
     All pipelines of the DP-cell run the same orders, and take turns on shared boundaries microbatch by microbatch.
     Orders are made by rate and latency, and then priced over links with a state where ``costs`` has them

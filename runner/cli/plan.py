@@ -41,7 +41,7 @@ def plan_(
     ] = "better",
     simulations: Annotated[
         int | None,
-        typer.Option(min=1, help="Most candidates to simulate. Default: for the better search about a minute's worth."),
+        typer.Option(min=1, help="Most candidates to simulate. Default: as many as the time allows."),
     ] = None,
     time_limit: Annotated[
         str | None,

@@ -312,15 +312,19 @@ def _busiest_gpu(variant: ResolvedVariant, spans: SpanColumns, window_ns: tuple[
 def _links(
     topology: Topology, variant: ResolvedVariant, simulation: Simulation, window_ns: tuple[int, int]
 ) -> Iterator[LinkUse]:
-    """Yield the use of every direction of a link that something crossed and that has a capacity."""
+    """Yield the use of every direction of a link that something crossed and that has a capacity.
+
+    Of the node pairs of equal parts, those of the first part stand for all.
+    """
     home = {host.name: host.datacenter for host in topology.hosts}
     length_s = (window_ns[1] - window_ns[0]) / 1e9
     on_trunk: dict[tuple[str, str], float] = defaultdict(float)
-    for pair in simulation.traffic:
+    parts = simulation.parts * simulation.copies
+    for pair in simulation.traffic_of_part:
         ends = home[pair.source], home[pair.destination]
         before, after = pair.sent_by(np.array(window_ns))
         bits = 8.0 * float(after - before)
-        on_trunk[ends] += bits
+        on_trunk[ends] += parts * bits
         hosts = pair.source, pair.destination
         connections = simulation.connections[hosts if hosts in simulation.connections else hosts[::-1]]
         for capacity, rate_bps in _pair_capacities(topology, variant, ends, connections):

@@ -175,12 +175,12 @@ def plan(
 ) -> Plan:
     """Search for the best candidate of a task, and return the plan.
 
-    A search ends at the first of its ``limits``; the better search prices at most ``limits.simulations`` candidates
-    (default: as many as take about a minute). The greedy and the better search also price the greedy candidates of up
-    to ``runners_up`` other numbers of DP-cells. ``pricing`` replaces the simulator, and ``spread`` runs several
-    simulations at a time, which changes no result but that of a limit of time. ``report`` is called as the search gets
-    on. With ``explained``, prices have their bottlenecks. A signal that interrupts the search ends it like a
-    limit.
+    A search ends at the first of its ``limits``. Without a limit of time the better search prices at most as many
+    candidates as take about a minute, unless ``limits.simulations`` says how many. The greedy and the better search
+    also price the greedy candidates of up to ``runners_up`` other numbers of DP-cells. ``pricing`` replaces the
+    simulator, and ``spread`` runs several simulations at a time, which changes no result but that of a limit of time.
+    ``report`` is called as the search gets on. With ``explained``, prices have their bottlenecks. A signal that
+    interrupts the search ends it like a limit.
 
     Raises InputError, one line: naming the field if no number of pipelines fits, and the option if there are too many
     candidates for an exhaustive search. Raises NothingPricedError if the search ends before it has an answer.
@@ -245,7 +245,7 @@ def _search(task: PlanningTask, space: SearchSpace, search: SearchName, prices: 
 
         def limit_simulations() -> None:
             effort = prices.effort
-            if effort.limits.simulations is None:
+            if effort.limits.simulations is None and effort.limits.time_s is None:
                 affordable = _affordable_simulations(task, space, effort)
                 effort.limits = replace(effort.limits, simulations=affordable)
 

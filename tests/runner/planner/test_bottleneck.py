@@ -250,6 +250,33 @@ def test_where_a_link_is_full_its_direction_and_its_capacity_are_named(
     assert use.busy * capacity_bps * time_s / 8 == pytest.approx(40 * MIB * 1514 / 1448, rel=0.03)
 
 
+@pytest.mark.parametrize("rate", ["100Gbit", "300Mbit"])
+def test_the_use_of_links_is_the_same_whether_one_part_stands_for_all_or_each_is_simulated(rate: str) -> None:
+    task = task_of(
+        document(
+            {"a": 4, "b": 4},
+            2,
+            links=[{"between": ["a", "b"], **FAST, "node_pair_rate": "200Mbit", "rate": rate}],
+            compute={"forward": "10ms", "activation": "1MiB"},
+            training={"stages": 2, "microbatches": 8},
+            variants=[{"name": "v", "schedule": "gpipe", "transport": {"connections": 4}}],
+        )
+    )
+    variant = task.resolve(Candidate(4, 1, APART.runs))
+    effects = effects_of(variant.transport)
+    used = [
+        bottleneck_of(
+            task.topology,
+            variant,
+            simulate_variant(task.topology, variant, 2, effects=effects, symmetry=symmetry, one_part=symmetry),
+            1,
+        ).link
+        for symmetry in (True, False)
+    ]
+    assert used[0] is not None
+    assert used[0] == used[1]
+
+
 def test_where_a_single_microbatch_travels_far_the_latency_of_the_link_is_the_bottleneck() -> None:
     bottleneck, _, time_s = found({**FAST, "latency": "400ms"}, {"model": "ideal"}, microbatches=1)
     link = bottleneck.path[0]

@@ -1,6 +1,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import Any
 
 import pytest
@@ -125,6 +126,20 @@ def test_a_search_affords_fewer_simulations_the_more_each_of_them_computes(micro
     found = plan(task, pricing=lambda _: Price(1.0, 1e-6, 1.0, 0))
     assert found.cut_off == f"after {simulations} simulations"
     assert not found.proven
+
+
+def test_a_search_with_a_limit_of_time_simulates_as_many_as_that_allows() -> None:
+    links = [{"between": ["a", "b"], "latency": "20ms"}, {"between": ["c", "d"], "latency": "30ms"}]
+    training = {"stages": 6, "microbatches": 1000}
+    task = task_of(document(dict.fromkeys("abcde", 5), 6, training=training, links=links))
+    numbers = count()
+
+    def pricing(_: Candidate) -> Price:
+        if next(numbers) == 15:
+            raise KeyboardInterrupt
+        return Price(1.0, 1e-6, 1.0, 0)
+
+    assert plan(task, limits=Limits(time_s=3600.0), pricing=pricing).simulations == 15
 
 
 @pytest.mark.parametrize("gpus_per_host", [1, 4])

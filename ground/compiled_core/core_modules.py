@@ -37,6 +37,7 @@ CORE_MODULES = (
     "wanbed.workloads.schedules.gpipe",
     "wanbed.workloads.schedules.one_forward_one_backward",
     "wanbed.workloads.schedules.planning.cell_simulation",
+    "wanbed.workloads.schedules.planning.plan_run",
     "wanbed.workloads.schedules.planning.planned_schedule",
     "wanbed.workloads.schedules.schedule",
     "wanbed.workloads.schedules.varuna",

@@ -43,7 +43,10 @@ class SimulatedTrial:
     def of(cls, trial: TrialId, point: SweepPoint) -> "SimulatedTrial":
         """Return the specification of a trial of that sweep point."""
         compute, training = point.spec.compute, point.spec.training
-        variant = replace(point.variant(trial.variant).in_repeat(trial.repeat), failures=point.faults.faults)
+        variant = point.variant(trial.variant).in_repeat(trial.repeat)
+        if point.faults.faults:
+            # Without any, what the manifest has computed of the variant stays known.
+            variant = replace(variant, failures=point.faults.faults)
         return cls(
             trial,
             point.values,

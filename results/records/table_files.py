@@ -26,8 +26,12 @@ _LACKS = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN}
 
 def write_table(path: Path, schema: pa.Schema, rows: Sequence[Sequence[Any]]) -> None:
     """Write rows, each in the schema's column order, as one Parquet file."""
-    columns = list(zip(*rows, strict=True)) if rows else [()] * len(schema)
-    arrays = [pa.array(column, type=field.type) for column, field in zip(columns, schema, strict=True)]
+    if rows:
+        columns = zip(*rows, strict=True)
+        arrays = [pa.array(column, type=field.type) for column, field in zip(columns, schema, strict=True)]
+    else:
+        # Not pyarrow.array: that loads pandas.
+        arrays = [pa.nulls(0, field.type) for field in schema]
     write_tables(path, schema, [pa.Table.from_arrays(arrays, schema=schema)])
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from wanbed.results.records.arrow_arrays import numbers, texts
 from wanbed.results.records.schema import LINK_SAMPLES, SPANS, SPANS_OF_VIRTUAL_STAGES, VIRTUAL_STAGE
 from wanbed.results.records.span_columns import Column, SpanColumns, TraceSpanColumns, VirtualSpanColumns
 from wanbed.results.records.span_log import ACTIVATION, GRADIENT, SPAN_KINDS, RankPlace, between_ranks
@@ -37,39 +38,39 @@ class TrialSpans:
     def tables(self, key: TrialId) -> Iterator[pa.Table]:
         """Yield the spans of that trial as tables of the ``coded_schema`` of ``schema``."""
         owners, spans = self.owners, self.columns
-        hosts = _texts([*(owner.host for owner in owners), ""])
-        datacenters = _texts([owner.datacenter for owner in owners])
+        hosts = texts([*(owner.host for owner in owners), ""])
+        datacenters = texts([owner.datacenter for owner in owners])
         places = np.array([(o.rank, o.gpu, o.pipeline, o.stage) for o in owners], np.int32).reshape(-1, 4)
         stages = np.array([owner.stage for owner in owners], np.int64)
-        kinds, tensors = _texts(SPAN_KINDS), _texts(_TENSORS)
+        kinds, tensors = texts(SPAN_KINDS), texts(_TENSORS)
         for piece in _pieces(len(spans.rank)):
             position = spans.rank[piece]
             rank, gpu, pipeline, stage = places[position].T
             peer = spans.peer[piece]
             columns: dict[str, Any] = {
                 "rank": rank,
-                "host": hosts.take(position),
-                "datacenter": datacenters.take(position),
+                "host": _taken(hosts, position),
+                "datacenter": _taken(datacenters, position),
                 "gpu": gpu,
                 "pipeline": pipeline,
                 "stage": stage,
                 "iteration": spans.iteration[piece],
                 "microbatch": spans.microbatch[piece],
-                "kind": kinds.take(spans.kind[piece]),
+                "kind": _taken(kinds, spans.kind[piece]),
                 "start_ns": spans.start_ns[piece],
                 "end_ns": spans.end_ns[piece],
                 "size_bytes": spans.size_bytes[piece],
-                "peer": hosts.take(np.where(peer < 0, len(owners), peer)),
+                "peer": _taken(hosts, np.where(peer < 0, len(owners), peer)),
                 "request": spans.request[piece],
             }
             if isinstance(spans, VirtualSpanColumns):
                 virtual_stage = spans.virtual_stage[piece]
-                columns["tensor"] = tensors.take(spans.tensor[piece])
-                columns[VIRTUAL_STAGE] = pa.array(virtual_stage, mask=virtual_stage < 0)
+                columns["tensor"] = _taken(tensors, spans.tensor[piece])
+                columns[VIRTUAL_STAGE] = numbers(virtual_stage, virtual_stage < 0)
             elif isinstance(spans, TraceSpanColumns):
                 columns["tensor"] = _tensor_or_ranks(spans, piece)
             else:
-                columns["tensor"] = tensors.take(_tensor(spans.kind[piece], stage, peer, stages))
+                columns["tensor"] = _taken(tensors, _tensor(spans.kind[piece], stage, peer, stages))
             yield _table(self.schema, key, columns, len(position))
 
 
@@ -87,15 +88,15 @@ class TrialCounters:
 
     def tables(self, key: TrialId) -> Iterator[pa.Table]:
         """Yield the counters of that trial as tables of the ``coded_schema`` of ``LINK_SAMPLES``."""
-        scopes, sources, destinations = (_texts([end[field] for end in self.ends]) for field in range(3))
+        scopes, sources, destinations = (texts([end[field] for end in self.ends]) for field in range(3))
         for piece in _pieces(self.wire_bytes.size):
             line, moment = np.divmod(np.arange(piece.start, piece.stop), max(len(self.times_ns), 1))
             rows = len(line)
             columns: dict[str, Any] = {
                 "time_ns": self.times_ns[moment],
-                "scope": scopes.take(line),
-                "source": sources.take(line),
-                "destination": destinations.take(line),
+                "scope": _taken(scopes, line),
+                "source": _taken(sources, line),
+                "destination": _taken(destinations, line),
                 "wire_bytes": self.wire_bytes.reshape(-1)[piece],
                 "packets": pa.nulls(rows, pa.int64()),
                 "backlog_bytes": np.zeros(rows, np.int64),
@@ -112,22 +113,21 @@ def _tensor(kind: Column, stage: Column, peer: Column, stages: Column) -> Column
     return np.where(transfers, np.where(later == (kind == _TRANSFERS[0]), 1, 2), 0)
 
 
-def _tensor_or_ranks(spans: TraceSpanColumns, piece: slice) -> "pa.DictionaryArray[Any, Any]":
+def _tensor_or_ranks(spans: TraceSpanColumns, piece: slice) -> "pa.Array[Any]":
     """Return what each message carries, or its two ranks, like 0,2, where that is not known; else an empty text."""
     kind, rank, peer, tensor = (column[piece] for column in (spans.kind, spans.rank, spans.peer, spans.tensor))
     unknown = np.isin(kind, _TRANSFERS) & (peer >= 0) & (tensor == 0)
     sends = kind == _TRANSFERS[0]
     ends = np.stack((np.where(sends, rank, peer), np.where(sends, peer, rank)), axis=1)
     distinct, number = np.unique(ends[unknown], axis=0, return_inverse=True)
-    texts = _texts([*_TENSORS, *(between_ranks(*pair) for pair in distinct.tolist())])
+    named = texts([*_TENSORS, *(between_ranks(*pair) for pair in distinct.tolist())])
     index = tensor.copy()
     index[unknown] = len(_TENSORS) + number.reshape(-1)
-    return texts.take(index)
+    return _taken(named, index)
 
 
-def _texts(texts: Sequence[str]) -> "pa.DictionaryArray[Any, Any]":
-    """Return texts as codes, of which rows are taken sooner than of texts."""
-    return pa.array(texts, pa.string()).dictionary_encode()
+def _taken(coded: "pa.Array[Any]", positions: npt.NDArray[Any]) -> "pa.Array[Any]":
+    return coded.take(numbers(positions))
 
 
 def _pieces(rows: int) -> Iterator[slice]:
@@ -136,10 +136,13 @@ def _pieces(rows: int) -> Iterator[slice]:
 
 def _table(schema: pa.Schema, key: TrialId, columns: Mapping[str, Any], rows: int) -> pa.Table:
     coded, of_key = coded_schema(schema), np.zeros(rows, np.int32)
-    trial = (_values([value], field.type).take(of_key) for value, field in zip(key, schema, strict=False))
-    own = (pa.array(columns[name]).cast(coded.field(name).type) for name in schema.names[len(key) :])
+    trial = (
+        _taken(texts([value]), of_key) if isinstance(value, str) else numbers(np.full(rows, value, np.int32))
+        for value in key
+    )
+    own = (_array(columns[name]).cast(coded.field(name).type) for name in schema.names[len(key) :])
     return pa.Table.from_arrays([*trial, *own], schema=coded)
 
 
-def _values(values: Sequence[Any], kind: pa.DataType) -> "pa.Array[Any]":
-    return _texts(values) if kind == pa.string() else pa.array(values, kind)
+def _array(column: "pa.Array[Any] | npt.NDArray[Any]") -> "pa.Array[Any]":
+    return numbers(column) if isinstance(column, np.ndarray) else column

@@ -89,11 +89,19 @@ class WanTraffic:
 
         0 without a limited rate: then windows alone are the limit.
         """
-        ratios = [0.0]
-        for one, other in self.pairs:
-            in_flight = self._connections[one.host.name, other.host.name] * self.variant.tcp.window_bytes
-            ratios += [in_flight / held_bytes for held_bytes in self._held_bytes((one, other))]
-        return max(ratios)
+        counted = {
+            (one.datacenter, other.datacenter, self._connections[one.host.name, other.host.name])
+            for one, other in self.pairs
+        }
+        window_bytes = self.variant.tcp.window_bytes
+        return max(
+            (
+                connections * window_bytes / held_bytes
+                for one, other, connections in counted
+                for held_bytes in self._held_bytes(one, other)
+            ),
+            default=0.0,
+        )
 
     @cached_property
     def transfer_over_line(self) -> tuple[float, ...]:
@@ -103,15 +111,19 @@ class WanTraffic:
         """
         if not isinstance(self.variant, PipelineVariant):
             crossing = {(each.size_bytes, each.pair) for each in self.variant.transfers() if _across((each.pair,))}
-            return tuple(size / held_bytes for size, pair in crossing for held_bytes in self._held_bytes(pair))
-        held = {held_bytes for pair in self.pairs for held_bytes in self._held_bytes(pair)}
+            return tuple(
+                size / held_bytes
+                for size, (one, other) in crossing
+                for held_bytes in self._held_bytes(one.datacenter, other.datacenter)
+            )
+        joined = {(one.datacenter, other.datacenter) for one, other in self.pairs}
+        held = {held_bytes for ends in joined for held_bytes in self._held_bytes(*ends)}
         sizes = _crossing_bytes(self.variant)
         return tuple(size / self.variant.pipelines_per_cell / each for size in sizes for each in held)
 
-    def _held_bytes(self, pair: Pair) -> Iterator[float]:
-        """Yield what the line of a pair of places holds, rate x RTT, in each direction in which its rate is limited."""
-        one, other = pair
-        for ends in ((one.datacenter, other.datacenter), (other.datacenter, one.datacenter)):
+    def _held_bytes(self, one: str, other: str) -> Iterator[float]:
+        """Yield what a line of two datacenters holds, rate x RTT, in each direction in which its rate is limited."""
+        for ends in ((one, other), (other, one)):
             if held_bytes := self.topology.pair_in_flight_bytes(*ends):
                 yield held_bytes
 
@@ -255,10 +267,11 @@ def _rings_over_connections(traffic: WanTraffic) -> bool:
 
 
 def _opens_over_several_transfers(traffic: WanTraffic) -> bool:
-    follows_cubic = traffic.variant.transport.congestion != "reno"
+    if traffic.connections != 1 or traffic.variant.transport.congestion == "reno":
+        return False
     least, most = SHORT_TRANSFERS
     short = any(least <= ratio < most for ratio in traffic.transfer_over_line)
-    return traffic.connections == 1 and traffic.window_over_line >= NEAR_THE_LINE[0] and follows_cubic and short
+    return traffic.window_over_line >= NEAR_THE_LINE[0] and short
 
 
 def _window_near_the_line(traffic: WanTraffic) -> bool:
@@ -267,8 +280,10 @@ def _window_near_the_line(traffic: WanTraffic) -> bool:
 
 
 def _long_transfers_both_ways(traffic: WanTraffic) -> bool:
+    if traffic.connections != 1:
+        return False
     is_long = any(ratio >= LONG_TRANSFERS for ratio in traffic.transfer_over_line)
-    return traffic.connections == 1 and NEAR_THE_LINE[1] <= traffic.window_over_line < FEW_LINES and is_long
+    return is_long and NEAR_THE_LINE[1] <= traffic.window_over_line < FEW_LINES
 
 
 def _rings_over_deep_queues(traffic: WanTraffic) -> bool:

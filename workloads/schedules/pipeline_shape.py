@@ -57,6 +57,10 @@ class PipelineShape:
             return self
         return replace(self, microbatches=self.microbatches // self.flushes, flushes=1, sums_flushes=False)
 
+    def holding(self, most: int) -> "PipelineShape":
+        """Return the same shape, but that a stage holds so many microbatches at most, or fewer where it already did."""
+        return replace(self, memory_bound=tuple(min(most, self.most_in_flight(stage)) for stage in range(self.stages)))
+
     def most_in_flight(self, stage: int) -> int:
         """Return how many microbatches that stage may hold at once, never more than there are in a flush."""
         bound = self.memory_bound[stage] if isinstance(self.memory_bound, tuple) else self.memory_bound

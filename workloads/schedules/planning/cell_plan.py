@@ -5,7 +5,7 @@ the transfer of one pipeline at a time, striped over the node pairs of all C pip
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from wanbed.workloads.message import MessageKind
@@ -82,6 +82,20 @@ class CellCosts:
     backward_input_ns: tuple[int, ...] = ()
     backward_weight_ns: tuple[int, ...] = ()
     sends_block: bool = False
+
+    @property
+    def has_state(self) -> bool:
+        """Tell whether transfer times depend on the transfers before, on any of the links."""
+        return any(boundary.of(kind).links is not None for boundary in self.boundaries for kind in MessageKind)
+
+    def slowed(self, factor: int) -> "CellCosts":
+        """Return the costs over links that are busy so many times as long."""
+
+        def of(boundary: BoundaryCosts) -> BoundaryCosts:
+            gradients = None if boundary.gradients is None else of(boundary.gradients)
+            return replace(boundary, occupancy_ns=boundary.occupancy_ns * factor, gradients=gradients)
+
+        return replace(self, boundaries=tuple(map(of, self.boundaries)))
 
     @property
     def durations_ns(self) -> Mapping[ActionKind, tuple[int, ...]]:

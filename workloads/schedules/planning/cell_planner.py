@@ -1,6 +1,6 @@
 """Plan a DP-cell: simulate it under several sets of rules, and return the shortest run as the plan.
 
-Whole backwards are simulated here for the whole DP-cell, split ones in ``split_planner`` for one pipeline of it.
+Whole backwards are simulated here for the whole DP-cell, split ones in ``shortened_planner``.
 """
 
 from collections.abc import Sequence
@@ -8,10 +8,10 @@ from dataclasses import replace
 from enum import Enum
 from functools import lru_cache
 
-from wanbed.workloads.schedules.planning.cell_plan import BoundaryCosts, CellCosts, CellPlan
+from wanbed.workloads.schedules.planning.cell_plan import CellCosts, CellPlan
 from wanbed.workloads.schedules.planning.cell_simulation import CellSimulation, PlanRules, TurnRule
 from wanbed.workloads.schedules.planning.plan_run import shortest
-from wanbed.workloads.schedules.planning.split_planner import plan_split_cell
+from wanbed.workloads.schedules.planning.shortened_planner import plan_shortened_cell
 
 PATIENCES: tuple[int | None, ...] = (None, 2, 1, 0)
 
@@ -55,7 +55,7 @@ def plan_cell(
     if split is not Split.ALWAYS:
         found.append(shortest(_wanted(replace(costs, between_ns=()), turn_rules), costs))
     if split is not Split.NEVER:
-        found.append(plan_split_cell(replace(costs, shape=costs.shape.keeping_last())))
+        found.append(plan_shortened_cell(replace(costs, shape=costs.shape.keeping_last())))
     return min(found, key=lambda plan: (plan.period_ns, plan.makespan_ns))
 
 
@@ -67,19 +67,11 @@ def _wanted(costs: CellCosts, turn_rules: Sequence[TurnRule]) -> tuple[CellPlan,
     made = [CellSimulation(costs, PlanRules(rule, patience)).run() for rule in tried for patience in PATIENCES]
     wanted = [made[0], *sorted(_distinct(made), key=lambda plan: plan.makespan_ns)[:_SHORTEST]]
     wanted += [
-        CellSimulation(_slowed(costs, factor), PlanRules(tried[-1], patience)).run()
+        CellSimulation(costs.slowed(factor), PlanRules(tried[-1], patience)).run()
         for factor in SLOWER
         for patience in _SLOWER_PATIENCES
     ]
     return tuple(_distinct(wanted))
-
-
-def _slowed(costs: CellCosts, factor: int) -> CellCosts:
-    def slowed(boundary: BoundaryCosts) -> BoundaryCosts:
-        gradients = None if boundary.gradients is None else slowed(boundary.gradients)
-        return replace(boundary, occupancy_ns=boundary.occupancy_ns * factor, gradients=gradients)
-
-    return replace(costs, boundaries=tuple(map(slowed, costs.boundaries)))
 
 
 def _distinct(plans: Sequence[CellPlan]) -> list[CellPlan]:

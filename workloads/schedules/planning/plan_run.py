@@ -15,7 +15,9 @@ from wanbed.workloads.schedules.planning.cell_plan import BoundaryCosts, CellCos
 Times = tuple[tuple[int, int], ...]
 """Start and end of each action of a stage, in the order of the plan."""
 
-_COLD_ITERATIONS, _PRICED_ITERATIONS = 1, 2
+_COLD_ITERATIONS, _WARM_ITERATIONS = 1, 2
+PRICED_ITERATIONS = _COLD_ITERATIONS + _WARM_ITERATIONS
+"""The iterations that are run for one price."""
 
 
 @dataclass(slots=True)
@@ -179,10 +181,9 @@ def priced(plan: CellPlan, costs: CellCosts) -> CellPlan:
     iteration uses new connections; otherwise it is that of the first.
     """
     run = PlanRun(plan, costs)
-    spans_ns = [_span_ns(run.iterate()) for _ in range(_COLD_ITERATIONS + _PRICED_ITERATIONS)]
-    stateless = all(boundary.of(kind).links is None for boundary in costs.boundaries for kind in MessageKind)
-    alone = spans_ns[:_COLD_ITERATIONS] if stateless else spans_ns[_COLD_ITERATIONS:]
-    period_ns = (spans_ns[-1][1] - spans_ns[_COLD_ITERATIONS - 1][1]) // _PRICED_ITERATIONS
+    spans_ns = [_span_ns(run.iterate()) for _ in range(PRICED_ITERATIONS)]
+    alone = spans_ns[_COLD_ITERATIONS:] if costs.has_state else spans_ns[:_COLD_ITERATIONS]
+    period_ns = (spans_ns[-1][1] - spans_ns[_COLD_ITERATIONS - 1][1]) // _WARM_ITERATIONS
     makespan_ns = sum(end_ns - start_ns for start_ns, end_ns in alone) // len(alone)
     return replace(plan, period_ns=period_ns, makespan_ns=makespan_ns)
 

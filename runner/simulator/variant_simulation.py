@@ -4,7 +4,7 @@ from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
-from itertools import pairwise
+from itertools import pairwise, permutations
 
 import numpy as np
 import numpy.typing as npt
@@ -19,13 +19,16 @@ from wanbed.runner.resolve.equal_parts import equal_parts
 from wanbed.runner.resolve.followed_packets import follows_packets
 from wanbed.runner.resolve.packet_draws import draws_packets
 from wanbed.runner.resolve.pipeline_variant import PipelineVariant, in_pipelines
+from wanbed.runner.resolve.placement import StagePlace
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 from wanbed.runner.resolve.stage_rings import ring_pairs
 from wanbed.runner.simulator.channels.network import Ends, Network
+from wanbed.runner.simulator.channels.relayed_transfers import Leg, RelayedTransfers, WithinHost
 from wanbed.runner.simulator.channels.transfers import OwnTransfers, SharedTransfers
 from wanbed.runner.simulator.channels.wan_traffic import Crossing, wan_traffic
 from wanbed.runner.simulator.event_queue import EventQueue
 from wanbed.runner.simulator.event_run import run_events
+from wanbed.runner.simulator.packets.packet_channel import PacketChannel
 from wanbed.runner.simulator.rings.ring import NormRing
 from wanbed.runner.simulator.rings.rings import Rings, ring_ends
 from wanbed.runner.simulator.rings.rings_apart import rings_apart, rings_met, watched_hosts
@@ -169,7 +172,23 @@ class _Job:
         """Return the ways over which it sends, but for the rings of the stages in ``apart`` and that of the norm."""
         # Several boundaries between virtual stages may have the same two places, whose transfers share a channel.
         sums = [pair for stage, ends in self._summing.items() if stage not in apart for pair in ends]
-        return dict.fromkeys([*self.boundary_ends.values(), *sums])
+        followed = []
+        if self.network.packets:
+            followed = self._relaying_ends
+        return dict.fromkeys([*self.boundary_ends.values(), *sums, *followed])
+
+    @property
+    def _relaying_ends(self) -> list[Ends]:
+        """The cell mates on different hosts that relay for each other."""
+        variant, first = self.variant, self._pipelines[0]
+        return [
+            ends
+            for start in range(first, first + len(self._pipelines), variant.pipelines_per_cell)
+            for stage in range(variant.placement.stages)
+            if variant.cell_mates_connect(stage)
+            for ends in permutations([variant.placement.replicas(stage)[mate] for mate in variant.cell(start)], 2)
+            if ends[0].host != ends[1].host
+        ]
 
     def over(self, channels: Mapping[Ends, Channel], events: EventQueue, apart: frozenset[int]) -> "_RunningJob":
         """Return the job over these channels, with the rings of the stages in ``apart`` as if they were alone."""
@@ -306,6 +325,20 @@ class _Boundaries:
         mates = [self._ends[mate, stage, kind] for mate in cell]
         most = max(self._network.connections_between(each) for each in mates)
         cutting = Cutting(variant.work.activation_bytes[boundary], len(cell), most)
+        if self._network.packets:
+            across = [self._leg(each) for each in mates]
+            near, far = (self._legs([each[end] for each in mates]) for end in (0, 1))
+            self.transfers[pipeline, stage, kind] = RelayedTransfers(
+                self._events,
+                kind,
+                cutting,
+                across,
+                near=near,
+                far=far,
+                connections=[self._network.connections_between(each) for each in mates],
+                turns=variant.turns(kind, boundary),
+            )
+            return
         self.transfers[pipeline, stage, kind] = SharedTransfers(
             self._events,
             [self._channels[each] for each in mates],
@@ -316,6 +349,17 @@ class _Boundaries:
             variant.turns(kind, boundary),
             self._stripings(mates, cutting),
         )
+
+    def _legs(self, mates: Sequence[StagePlace]) -> dict[tuple[int, int], Leg]:
+        """Return the ways between each two cell mates of a stage, by their numbers."""
+        return {
+            (one, other): self._leg((mates[one], mates[other])) for one, other in permutations(range(len(mates)), 2)
+        }
+
+    def _leg(self, ends: Ends) -> Leg:
+        """Return the connections between two ranks whose packets are followed."""
+        channel = self._channels.get(ends)
+        return channel if isinstance(channel, PacketChannel) else WithinHost(self._network.line(ends))
 
     def _stripings(self, mates: Sequence[Ends], cutting: Cutting) -> list[Striping | None]:
         """Return the striping of each mate's share over the connections of its node pair, as ``share_striping``."""

@@ -159,7 +159,8 @@ _WITH_HEADER_BYTES = 16 * 1024
 
 _NEARLY_BYTES = 64
 
-_FRAMES_ALONE = 4
+FRAMES_ALONE = 4
+"""A connection without another beside it sends so many frames at most before others are looked at."""
 
 
 class Arrival(Protocol):
@@ -290,7 +291,7 @@ class Link:
 
         Send at most one frame, so that all connections get their turn, or a few if there is no other connection.
         """
-        for _ in range(1 if len(self.connections) > 1 else _FRAMES_ALONE):
+        for _ in range(1 if len(self.connections) > 1 else FRAMES_ALONE):
             if connection.sending:
                 connection.push()
             elif not self._begin_frame(connection):

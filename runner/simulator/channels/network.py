@@ -199,7 +199,7 @@ class Network(Generic[Variant]):
         """Return whether packets between the two places are simulated one by one."""
         effects, (here, there) = self.of(ends).effects, _datacenters(ends)
         if self.packets and ends[0].host != ends[1].host:
-            return here != there or self.topology.intra_rate_bps is not None
+            return True
         if effects.impairments and is_impaired(self.topology, here, there):
             return True
         beside = [flow for flow in self.variant.background if {each.datacenter for each in flow.ends} == {here, there}]

@@ -105,8 +105,9 @@ class SharedTransfers:
 
     With ``turns``, a sequence of (pipeline of the DP-cell, microbatch), every channel takes the transfers in that
     order, each one only after the previous ones have left. Without it, a channel takes a part when the part's first
-    chunk is there, so a mate's own parts go before parts still on their way to it. ``stripings`` has the striping of
-    each mate's part over the connections of its node pair.
+    chunk is there, so a mate's own parts go before parts still on their way to it. On hosts they also go between the
+    chunks of a part that came before, as ``RelayedTransfers`` has it, which follows packets. ``stripings`` has the
+    striping of each mate's part over the connections of its node pair.
     """
 
     events: EventQueue

@@ -4,6 +4,7 @@ Its chunks go over whichever of its connections has room first. Channels share t
 """
 
 from array import array
+from bisect import insort
 from collections import deque
 from collections.abc import Callable
 
@@ -17,10 +18,27 @@ from wanbed.testbed.network.flow_model.line import Line
 from wanbed.testbed.network.flow_model.striping import Striping
 from wanbed.testbed.network.shared_rate import most_frames
 from wanbed.testbed.network.tcp_settings import TcpSettings
+from wanbed.workloads.transport.chunk_queues import ChunkQueue, QueuedChunk
 from wanbed.workloads.transport.frame import HEADER_BYTES
+from wanbed.workloads.transport.link import FRAMES_ALONE
+
+ChunkArrived = Callable[[int, int, QueuedChunk], None]
+"""Called when a chunk is there, with the times at which its first byte was handed to the kernel and its last came."""
 
 
-class _Transfer:
+class _Sent:
+    """One or several chunks that connections carry."""
+
+    __slots__ = ()
+
+    def accept(self, now_ns: int) -> None:
+        """Handle that the kernel has accepted one chunk."""
+
+    def arrive(self, at_ns: int, latency_ns: int) -> None:
+        """Handle that one chunk is there; the line has that latency."""
+
+
+class _Transfer(_Sent):
     """A queued transfer: the arguments of ``Channel.queue``, and what has become of its chunks."""
 
     __slots__ = (
@@ -42,12 +60,61 @@ class _Transfer:
         self.chunks = self.unbegun = self.unaccepted = self.whole = chunks
         self.first_ns = self.last_ns = -1
 
+    def begin(self, now_ns: int) -> int:
+        """Begin the next chunk, and return its size."""
+        number = self.chunks - self.unbegun
+        self.unbegun -= 1
+        if self.first_ns < 0:
+            self.first_ns = now_ns
+        return self.size_bytes * (number + 1) // self.chunks - self.size_bytes * number // self.chunks
+
+    def accept(self, now_ns: int) -> None:
+        self.unaccepted -= 1
+        if not self.unaccepted and self.accepted is not None:
+            self.accepted(now_ns)
+
+    def arrive(self, at_ns: int, latency_ns: int) -> None:
+        self.whole -= 1
+        self.last_ns = max(self.last_ns, at_ns)
+        if not self.whole:
+            left_ns = self.last_ns - latency_ns
+            self.left(min(self.first_ns, left_ns), left_ns)
+
+
+class _Chunk(_Sent):
+    """A chunk of a queue that the channel serves."""
+
+    __slots__ = ("arrived", "begun_ns", "queued")
+
+    def __init__(self, queued: QueuedChunk, arrived: ChunkArrived, begun_ns: int) -> None:
+        self.queued, self.arrived, self.begun_ns = queued, arrived, begun_ns
+
+    def accept(self, now_ns: int) -> None:
+        self.queued.source.accepted()
+
+    def arrive(self, at_ns: int, latency_ns: int) -> None:
+        self.arrived(self.begun_ns, at_ns, self.queued)
+
+
+class _Served:
+    """A queue that the channel serves. The one of the lowest ``precedence`` goes first."""
+
+    __slots__ = ("arrived", "precedence", "queue")
+
+    def __init__(self, precedence: int, queue: ChunkQueue, arrived: ChunkArrived) -> None:
+        self.precedence, self.queue, self.arrived = precedence, queue, arrived
+
+
+def _precedence(served: _Served) -> int:
+    return served.precedence
+
 
 class PacketChannel:
     """A ``Channel`` over connections that are followed packet by packet.
 
-    As in the transport, a connection begins a chunk when the socket has room, the longest unused connection first. A
-    transfer is there when each of its chunks is there, in the order of its connection.
+    As in the transport, a connection begins a chunk when the socket has room, the longest unused connection first; one
+    without another beside it begins a few. Requests go first, then the chunks of the queues that are served, then
+    transfers. A transfer is there when each of its chunks is there, in the order of its connection.
     """
 
     def __init__(self, events: EventQueue, line: Line) -> None:
@@ -56,10 +123,13 @@ class PacketChannel:
         self._events = events
         self._senders: list[TcpSender] = []
         self._watched: set[TcpSender] = set()
-        self._ends: dict[TcpSender, deque[tuple[int, _Transfer]]] = {}
-        self._unaccepted: dict[TcpSender, deque[tuple[int, _Transfer]]] = {}
+        self._ends: dict[TcpSender, deque[tuple[int, _Sent]]] = {}
+        self._unaccepted: dict[TcpSender, deque[tuple[int, _Sent]]] = {}
+        self._requests: deque[_Transfer] = deque()
+        self._served: list[_Served] = []
         self._waiting: deque[_Transfer] = deque()
         self._begun = 0
+        self._is_offering = False
         self._is_dealing = False
 
     def add(self, sender: TcpSender) -> None:
@@ -104,6 +174,18 @@ class PacketChannel:
         self._waiting.append(transfer)
         self._events.at(max(available_ns, self._events.now_ns), self._available, transfer)
 
+    def serve(self, queue: ChunkQueue, precedence: int, arrived: ChunkArrived) -> None:
+        """Send the chunks of ``queue`` from now on, before transfers, and before queues of a higher ``precedence``.
+
+        Call ``touch`` whenever chunks have become ready. ``arrived`` is called for each chunk that is there.
+        """
+        insort(self._served, _Served(precedence, queue, arrived), key=_precedence)
+
+    def touch(self, now_ns: int) -> None:
+        """Handle that chunks of a queue may have become ready."""
+        if not self._is_offering:
+            self._offer(now_ns)
+
     def request(self, now_ns: int, known: Known) -> None:
         """Send a request as ``Channel.request`` says, on the connection that is writable first."""
 
@@ -111,7 +193,7 @@ class PacketChannel:
             known(self.arrival_ns(end_ns))
 
         transfer = _Transfer(now_ns, HEADER_BYTES, 1, left, None)
-        self._waiting.appendleft(transfer)
+        self._requests.appendleft(transfer)
         self._events.at(max(now_ns, self._events.now_ns), self._available, transfer)
 
     def _available(self, now_ns: int, transfer: _Transfer) -> None:
@@ -121,36 +203,49 @@ class PacketChannel:
             if transfer.accepted is not None:
                 transfer.accepted(now_ns)
             return
+        self._offer(now_ns)
+
+    def _offer(self, now_ns: int) -> None:
+        self._is_offering = True
         if self._has_chunk(now_ns):
             # Connections that wait to be writable are not asked.
             for sender in sorted([each for each in self._senders if each not in self._watched], key=_last_begun):
-                if not self._has_chunk(now_ns):
-                    break
-                if sender.takes_more:
-                    self._begin_chunk(sender, now_ns)
+                self._write(sender, now_ns)
             self._deal(now_ns)
+        self._is_offering = False
+
+    def _write(self, sender: TcpSender, now_ns: int) -> None:
+        """Let a connection begin a chunk, or a few if there is no other connection."""
+        for _ in range(FRAMES_ALONE if len(self._senders) == 1 else 1):
+            if self._has_chunk(now_ns) and sender.takes_more and not self._unaccepted[sender]:
+                self._begin_chunk(sender, now_ns)
 
     def progressed(self, sender: TcpSender, now_ns: int) -> None:
         """Handle that a connection may have sent more: the kernel accepts more, and whoever writes may go on."""
         self._accept(sender, now_ns)
-        if self._waiting and not self._is_dealing and sender.has_room:
+        if not self._is_dealing and sender.has_room and (self._waiting or self._requests or self._is_ready):
             self._is_dealing = True
             self._events.at(now_ns, self._deal_again, None)
 
     def _accept(self, sender: TcpSender, now_ns: int) -> None:
         unaccepted = self._unaccepted[sender]
         while unaccepted and unaccepted[0][0] <= sender.accepted:
-            _, transfer = unaccepted.popleft()
-            transfer.unaccepted -= 1
-            if not transfer.unaccepted and transfer.accepted is not None:
-                transfer.accepted(now_ns)
+            _, sent = unaccepted.popleft()
+            sent.accept(now_ns)
 
     def _deal_again(self, now_ns: int, _: None) -> None:
         self._is_dealing = False
         self._deal(now_ns)
 
     def _has_chunk(self, now_ns: int) -> bool:
-        return bool(self._waiting) and self._waiting[0].available_ns <= now_ns
+        for transfers in (self._requests, self._waiting):
+            if transfers and transfers[0].available_ns <= now_ns:
+                return True
+        return self._is_ready
+
+    @property
+    def _is_ready(self) -> bool:
+        return any(served.queue.ready for served in self._served)
 
     def _deal(self, now_ns: int) -> None:
         """Let writable connections begin chunks, one each in its turn, while there are chunks."""
@@ -159,7 +254,7 @@ class PacketChannel:
             begun = False
             for sender in sorted(self._senders, key=_last_begun):
                 if self._has_chunk(now_ns) and sender.has_room and not self._unaccepted[sender]:
-                    self._begin_chunk(sender, now_ns)
+                    self._write(sender, now_ns)
                     begun = True
         if self._has_chunk(now_ns):
             self._watched.update(self._senders)
@@ -167,23 +262,32 @@ class PacketChannel:
             self._watched = {sender for sender in self._senders if self._unaccepted[sender]}
 
     def _begin_chunk(self, sender: TcpSender, now_ns: int) -> None:
-        waiting = self._waiting
-        transfer = waiting[0]
-        number = transfer.chunks - transfer.unbegun
-        size_bytes = (
-            transfer.size_bytes * (number + 1) // transfer.chunks - transfer.size_bytes * number // transfer.chunks
-        )
-        transfer.unbegun -= 1
-        if transfer.first_ns < 0:
-            transfer.first_ns = now_ns
-        self._begun += 1
-        sender.last_begun = self._begun
-        self._ends[sender].append((sender.written + size_bytes, transfer))
-        if not transfer.unbegun:
-            waiting.popleft()
-        self._unaccepted[sender].append((sender.written + size_bytes, transfer))
+        size_bytes, sent, is_chunk = self._next_chunk(now_ns)
+        if is_chunk:
+            self._begun += 1
+            sender.last_begun = self._begun
+        self._ends[sender].append((sender.written + size_bytes, sent))
+        self._unaccepted[sender].append((sender.written + size_bytes, sent))
         sender.write(size_bytes, now_ns)
         self._accept(sender, now_ns)
+
+    def _next_chunk(self, now_ns: int) -> tuple[int, _Sent, bool]:
+        """Return the next chunk's size, what it belongs to, and False for a request: it uses no connection up."""
+        transfers = self._requests
+        is_chunk = not transfers or transfers[0].available_ns > now_ns
+        if is_chunk:
+            for served in self._served:
+                if served.queue.ready:
+                    queued = served.queue.head
+                    queued.source.begun()
+                    served.queue.pop()
+                    return queued.header.length + HEADER_BYTES, _Chunk(queued, served.arrived, now_ns), True
+            transfers = self._waiting
+        transfer = transfers[0]
+        size_bytes = transfer.begin(now_ns)
+        if not transfer.unbegun:
+            transfers.popleft()
+        return size_bytes, transfer, is_chunk
 
     def carried(self, from_ns: int, until_ns: int, size_bytes: int) -> None:
         """Record when the line carries bytes."""
@@ -199,12 +303,8 @@ class PacketChannel:
         """Handle that a connection's bytes before ``next_byte`` are all there at ``at_ns``."""
         ends = self._ends[sender]
         while ends and ends[0][0] <= next_byte:
-            _, transfer = ends.popleft()
-            transfer.whole -= 1
-            transfer.last_ns = max(transfer.last_ns, at_ns)
-            if not transfer.whole:
-                left_ns = transfer.last_ns - self.line.latency_ns
-                transfer.left(min(transfer.first_ns, left_ns), left_ns)
+            _, sent = ends.popleft()
+            sent.arrive(at_ns, self.line.latency_ns)
 
 
 def _last_begun(sender: TcpSender) -> int:

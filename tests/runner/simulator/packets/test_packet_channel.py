@@ -16,7 +16,8 @@ from wanbed.testbed.network.shared_rate import Timers
 from wanbed.testbed.network.tcp_settings import TcpSettings
 from wanbed.testbed.network.topology import resolve_topology
 from wanbed.testbed.network.topology_spec import TopologySpec
-from wanbed.workloads.transport.frame import Cutting
+from wanbed.workloads.transport.chunk_queues import ChunkQueue, QueuedChunk
+from wanbed.workloads.transport.frame import HEADER_BYTES, Cutting, FrameHeader, FrameKind
 
 MS = 1_000_000
 
@@ -116,6 +117,70 @@ def test_a_request_overtakes_the_chunks_that_have_not_begun(asked_ms: int, known
     # The second one waits for a chunk that has begun, of which the first window has let out one segment of three.
     assert known == [pytest.approx(known_ms, abs=0.01)]
     assert left_ms > 95
+
+
+def test_a_request_does_not_count_as_use_of_a_connection() -> None:
+    sending = Sending(2, rate_bps=None)
+    sending.queue("a", 0, 100)
+    sending.events.at(10 * MS, lambda now_ns, _: sending.channel.request(now_ns, lambda _: None), None)
+    sending.queue("b", 200, 100)
+    sending.run()
+    # The second connection has not carried a chunk before, and takes both.
+    assert [sender.sent for sender in sending.channel._senders] == [100, HEADER_BYTES + 100]
+
+
+@pytest.mark.parametrize(("connections", "begun_ms"), [(1, 0), (2, 52)])
+def test_a_connection_alone_takes_a_few_chunks_beyond_which_it_is_not_writable(
+    connections: int, begun_ms: float
+) -> None:
+    # Ten segments are sent at once. A socket is writable while less than two wait, but takes more until four do.
+    sending = Sending(connections, unsent_bytes=4 * PAYLOAD_BYTES)
+    for number in range(connections + 1):
+        sending.queue(str(number), 0, 13 * PAYLOAD_BYTES)
+    begun = {name: first_ms for name, first_ms, _ in sending.run()}
+    assert begun[str(connections)] == pytest.approx(begun_ms, abs=0.1)
+
+
+class Waits:
+    """The source of chunks that remembers what has become of them."""
+
+    def __init__(self) -> None:
+        self.count = {"begun": 0, "accepted": 0}
+
+    def begun(self) -> None:
+        self.count["begun"] += 1
+
+    def accepted(self) -> None:
+        self.count["accepted"] += 1
+
+
+def test_chunks_of_served_queues_go_in_order_of_precedence_and_before_transfers() -> None:
+    sending, source = Sending(unsent_bytes=1), Waits()
+    order: list[tuple[str, float]] = []
+    queues = {name: ChunkQueue() for name in ("later", "sooner")}
+    for precedence, name in ((1, "later"), (0, "sooner")):
+
+        def arrived(_begun_ns: int, at_ns: int, chunk: QueuedChunk, name: str = name) -> None:
+            assert chunk.header.length == PAYLOAD_BYTES
+            order.append((name, at_ns))
+
+        sending.channel.serve(queues[name], precedence, arrived)
+    # The first transfer fills the window, so that all else waits for a round trip.
+    sending.queue("before", 0, 30 * PAYLOAD_BYTES)
+    sending.queue("after", 0, PAYLOAD_BYTES)
+
+    def add(now_ns: int, _: None) -> None:
+        for queue in queues.values():
+            header = FrameHeader(FrameKind.ACTIVATION, 0, 0, 0, PAYLOAD_BYTES, 0, PAYLOAD_BYTES)
+            queue.add(QueuedChunk(header, memoryview(b""), source))
+            sending.channel.touch(now_ns)
+
+    sending.events.at(10 * MS, add, None)
+    left = sending.run()
+    assert [name for name, _ in order] == ["sooner", "later"]
+    assert [name for name, *_ in left] == ["before", "after"]
+    assert order[-1][1] / MS - 20 < left[-1][2]
+    assert source.count == {"begun": 2, "accepted": 2}
 
 
 @pytest.mark.parametrize(

@@ -174,7 +174,8 @@ class _Job:
         sums = [pair for stage, ends in self._summing.items() if stage not in apart for pair in ends]
         followed = []
         if self.network.packets:
-            followed = self._relaying_ends
+            # Replicas report to each other against the direction of a ring, over its connections.
+            followed = [*self._relaying_ends, *(pair[::-1] for pair in sums if pair[0].host != pair[1].host)]
         return dict.fromkeys([*self.boundary_ends.values(), *sums, *followed])
 
     @property

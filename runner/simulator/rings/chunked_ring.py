@@ -31,10 +31,22 @@ class _Report:
 
 
 class ChunkedRing:
-    """The replicas of one stage, in the ring's order. ``channels[i]`` leads from position i to the next one."""
+    """The replicas of one stage, in the ring's order. ``channels[i]`` leads from position i to the next one.
 
-    def __init__(self, channels: Sequence[Channel], size_bytes: int, cut: RingCut, events: EventQueue) -> None:
+    ``backs[i]`` leads back over the same connections, and carries the reports; None if packets that way are not
+    followed.
+    """
+
+    def __init__(
+        self,
+        channels: Sequence[Channel],
+        size_bytes: int,
+        cut: RingCut,
+        events: EventQueue,
+        backs: Sequence[Channel | None],
+    ) -> None:
         self.channels, self.events, self.steps = channels, events, cut.steps
+        self._backs = backs
         self.chunks_bytes = [
             [min(cut.chunk_bytes, end - at) for at in range(start, end, cut.chunk_bytes)]
             for start, end in cut_segments(size_bytes, 1, len(channels))
@@ -53,8 +65,9 @@ class ChunkedRing:
 
     def give_credit(self, position: int, chunks: int, now_ns: int) -> None:
         """Report to the position before that ``chunks`` chunks have been used at this one."""
-        if len(self.channels) > 2:
-            before = (position - 1) % len(self.channels)
+        before = (position - 1) % len(self.channels)
+        back = self._backs[before]
+        if back is None:
             self.events.at(self.channels[before].report_ns(now_ns), self._credited, (before, chunks))
             return
         report = self._reports[position]
@@ -64,10 +77,16 @@ class ChunkedRing:
         report = self._reports[position] = _Report(now_ns, chunks)
 
         def known(at_ns: int) -> None:
-            self.events.at(max(at_ns, self.events.now_ns), self._credited, (1 - position, report.chunks))
+            self.events.at(max(at_ns, self.events.now_ns), self._reported, (before, report))
 
-        # Between two replicas it goes over the connections that carry chunks that way, before those that wait.
-        self.channels[position].request(now_ns, known)
+        # It goes before the chunks that wait, where two replicas send each other chunks.
+        back.request(now_ns, known)
+
+    def _reported(self, now_ns: int, what: tuple[int, _Report]) -> None:
+        before, report = what
+        # Where the way takes no time, more may be used at this instant, which is another report.
+        report.at_ns = -1
+        self._credited(now_ns, (before, report.chunks))
 
     def _credited(self, now_ns: int, what: tuple[int, int]) -> None:
         position, chunks = what

@@ -101,6 +101,7 @@ class Rings:
             hops,
             own,
             self._events,
+            backs=[self._channels.get(pair[::-1]) for pair in hops],
             cut=cut,
             size_bytes=size_bytes,
             alone=not self._network.variant.norm_ring,
@@ -146,6 +147,7 @@ def create_ring(
     channels: Sequence[Channel],
     events: EventQueue,
     *,
+    backs: Sequence[Channel | None],
     cut: RingCut,
     size_bytes: int,
     alone: bool,
@@ -153,11 +155,12 @@ def create_ring(
     """Return a ring over ``ends`` for ``size_bytes``, cut as ``cut``.
 
     A ``PrivateRing`` makes its own channels; any other one uses ``channels``. ``alone`` is whether nothing else does.
+    ``backs`` are the channels of the other direction, where there are any.
     """
     if size_bytes < cut.replicas:
         return SparseRing(channels, size_bytes, cut.steps, events)
     if any(isinstance(channel, PacketChannel) for channel in channels):
-        return ChunkedRing(channels, size_bytes, cut, events)
+        return ChunkedRing(channels, size_bytes, cut, events, backs)
     shared = SharedRing(channels, [network.connections_between(pair) for pair in ends], cut, events)
     if alone and all(isinstance(channel, PrivateChannel) for channel in channels) and not shared.awaits_room:
         return PrivateRing(network, ends, cut)

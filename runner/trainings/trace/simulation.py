@@ -86,7 +86,10 @@ class TraceNetwork:
         size_bytes = collective.whole_bytes
         cut = RingCut.of(size_bytes, len(ends), connections, halved=collective.is_half)
         channels = [self._channels[pair] for pair in ends]
-        return create_ring(self._network, ends, channels, self._events, cut=cut, size_bytes=size_bytes, alone=alone)
+        backs = [self._channels.get(pair[::-1]) for pair in ends]
+        return create_ring(
+            self._network, ends, channels, self._events, backs=backs, cut=cut, size_bytes=size_bytes, alone=alone
+        )
 
     def send(self, now_ns: int, rank: int, node: TraceNode, arrived: Arrived) -> None:
         """Queue a message of ``rank``. ``arrived`` is called once all its times are known."""

@@ -7,8 +7,8 @@ The rules are those of Linux 6.1 (``net/ipv4/tcp_output.c``, ``tcp_input.c``):
   (``_defers``).
 - **Losses** are found by selective acknowledgements and RACK with its tail loss probe (RFC 8985). The window is reduced
   in proportion while it recovers (RFC 6937), and retransmission timeouts (RFC 6298) count ticks of 10 ms.
-- **Windows** open while they are the limit. A connection that does not use its window for a timeout loses half of the
-  rest (``_validate``), and one that restarts after a pause begins with less (``_restart_if_idle``).
+- **Windows** open while they are the limit. One that is not used loses half of the rest if nothing was acknowledged for
+  a timeout (``_validate``), and a connection that restarts after a pause begins with less (``_restart_if_idle``).
 """
 
 from collections import deque
@@ -603,8 +603,10 @@ class TcpSender:
             self._bbr.control(now_ns, delivered, newly_lost, self.in_flight, recovers=recovers)
         elif self._state is _State.RECOVERS:
             self._reduce(delivered, advanced=advanced, newly_lost=newly_lost)
-        elif delivered and (advanced or self._state is _State.OPEN) and self._window_limits:
-            congestion.acknowledged(now_ns, delivered)
+        elif delivered and (advanced or self._state is _State.OPEN):
+            if self._window_limits:
+                congestion.acknowledged(now_ns, delivered)
+            self._used_tick = now_ns // TICK_NS
 
     def _reduce(self, delivered: int, *, advanced: bool, newly_lost: int) -> None:
         """Reduce the window in proportion to what arrives (RFC 6937)."""

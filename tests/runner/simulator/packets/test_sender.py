@@ -241,13 +241,17 @@ def test_a_timeout_is_taken_back_when_what_it_took_for_lost_arrives_later_than_e
     assert connection.sender.in_flight == 0
 
 
-def test_a_window_that_was_not_used_for_a_timeout_loses_half_of_the_rest() -> None:
-    connection = Connection()
+@pytest.mark.parametrize(("loses_back", "window"), [((), 80), (range(100), (80 + 3 * 4) // 2)])
+def test_a_window_that_is_not_used_loses_half_of_the_rest_if_nothing_was_acknowledged_for_a_timeout(
+    loses_back: Collection[int], window: int
+) -> None:
+    # The timeout is 40 + 200 ms; when it has passed, three flights are under way that nobody has acknowledged.
+    connection = Connection(loses_back=loses_back, rtt_ns=40 * MS)
     connection.congestion.window = connection.congestion.threshold = 80
-    for at_ms in range(0, 500, 100):
+    for at_ms in range(0, 400, 100):
         connection.write(at_ms, 4)
-    connection.run(400)
-    assert (connection.congestion.window, connection.congestion.threshold) == ((80 + 10) // 2, 80)
+    connection.run(300)
+    assert (connection.congestion.window, connection.congestion.threshold) == (window, 80)
 
 
 def test_packets_have_as_many_segments_as_are_sent_in_a_millisecond_and_at_least_two() -> None:

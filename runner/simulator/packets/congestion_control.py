@@ -16,7 +16,7 @@ from random import Random
 from typing import Final
 
 from wanbed.runner.simulator.packets.packet import INITIAL_SEGMENTS, UNLIMITED, Packet, Stamp
-from wanbed.runner.simulator.packets.tick import TICK_NS
+from wanbed.runner.simulator.packets.tick import TICK_NS, tick_of
 
 _HIGH_GAIN: Final = 2.885
 _DRAIN_GAIN: Final = 1 / 2.885
@@ -345,7 +345,7 @@ class Cubic:
         """
         if self._is_reno:
             return
-        tick = now_ns // TICK_NS
+        tick = tick_of(now_ns)
         if self._epoch >= 0 and tick - self._epoch < _SETTLING_TICKS:
             return
         if not self._least_rtt_ns or rtt_ns < self._least_rtt_ns:
@@ -390,7 +390,7 @@ class Cubic:
         if self._is_reno:
             self._open(self.window, segments)
         else:
-            self._update(now_ns // TICK_NS, segments)
+            self._update(tick_of(now_ns), segments)
             self._open(self._count, segments)
 
     def _open(self, count: int, segments: int) -> None:
@@ -444,4 +444,4 @@ class Cubic:
     def resumed(self, idle_ns: int, now_ns: int) -> None:
         """Handle that the connection sends again after a pause, which does not count as time since the last loss."""
         if self._epoch >= 0 and idle_ns > 0:
-            self._epoch = min(self._epoch + idle_ns // TICK_NS, now_ns // TICK_NS)
+            self._epoch = min(self._epoch + idle_ns // TICK_NS, tick_of(now_ns))

@@ -20,7 +20,7 @@ from typing import Final
 from wanbed.runner.resolve.packet_draws import ACKNOWLEDGEMENT_BYTES
 from wanbed.runner.simulator.event_queue import EventQueue
 from wanbed.runner.simulator.packets.packet import UNLIMITED, Acknowledgement, Packet
-from wanbed.runner.simulator.packets.tick import TICK_NS, goes_off_ns
+from wanbed.runner.simulator.packets.tick import TICK_NS, goes_off_ns, tick_of
 from wanbed.runner.simulator.packets.way import Way
 from wanbed.testbed.network.flow_model.line import PAYLOAD_BYTES
 
@@ -138,7 +138,7 @@ class Receiver:
 
     def _received(self, now_ns: int, size_bytes: int) -> None:
         """Tell a new or idle connection, and let the window grow (Linux: ``tcp_event_data_recv``)."""
-        tick = now_ns // TICK_NS
+        tick = tick_of(now_ns)
         passed = tick - self._came_tick
         if passed <= _LEAST_DELAY_TICKS // 2:
             self._delay_ticks = self._delay_ticks // 2 + _LEAST_DELAY_TICKS // 2
@@ -183,7 +183,7 @@ class Receiver:
     def carried(self, now_ns: int) -> Acknowledgement:
         """Return the acknowledgement that a packet of the other direction carries, which is sent now."""
         acknowledgement = self._told()
-        if now_ns // TICK_NS - self._came_tick < self._delay_ticks:
+        if tick_of(now_ns) - self._came_tick < self._delay_ticks:
             self._is_dialogue = True
         return acknowledgement
 

@@ -19,7 +19,7 @@ from wanbed.runner.simulator.event_queue import EventQueue
 from wanbed.runner.simulator.packets.congestion_control import Bbr, Cubic
 from wanbed.runner.simulator.packets.packet import HEADER_BYTES, INITIAL_SEGMENTS, Acknowledgement, Packet
 from wanbed.runner.simulator.packets.receiver import Receiver
-from wanbed.runner.simulator.packets.tick import TICK_NS, goes_off_ns
+from wanbed.runner.simulator.packets.tick import TICK_NS, goes_off_ns, tick_of
 from wanbed.runner.simulator.packets.way import Way
 from wanbed.testbed.network.flow_model.line import PAYLOAD_BYTES
 
@@ -387,7 +387,7 @@ class TcpSender:
         out, congestion = self._out, self.congestion
         if self._una >= self._usage_end or limited or (not self._is_limited and out > self._most_out):
             self._is_limited, self._most_out, self._usage_end = limited, out, self.sent
-        tick = now_ns // TICK_NS
+        tick = tick_of(now_ns)
         if self._window_limits:
             self._used, self._used_tick = 0, tick
             return
@@ -606,7 +606,7 @@ class TcpSender:
         elif delivered and (advanced or self._state is _State.OPEN):
             if self._window_limits:
                 congestion.acknowledged(now_ns, delivered)
-            self._used_tick = now_ns // TICK_NS
+            self._used_tick = tick_of(now_ns)
 
     def _reduce(self, delivered: int, *, advanced: bool, newly_lost: int) -> None:
         """Reduce the window in proportion to what arrives (RFC 6937)."""
@@ -627,7 +627,7 @@ class TcpSender:
     def _restart_if_idle(self, now_ns: int) -> None:
         congestion = self.congestion
         timeout_ticks = self._timeout_ticks
-        idle_ticks = now_ns // TICK_NS - self._last_sent_ns // TICK_NS
+        idle_ticks = tick_of(now_ns) - tick_of(self._last_sent_ns)
         if idle_ticks <= timeout_ticks:
             return
         congestion.threshold = max(congestion.threshold, congestion.window * 3 // 4)
@@ -636,7 +636,7 @@ class TcpSender:
         while (idle_ticks := idle_ticks - timeout_ticks) > 0 and window > least:
             window //= 2
         congestion.window = max(window, least)
-        self._used, self._used_tick = 0, now_ns // TICK_NS
+        self._used, self._used_tick = 0, tick_of(now_ns)
 
     def _arm(self, now_ns: int) -> None:
         """Set the timer: for a probe, a retransmission timeout, or packets that may only be late."""

@@ -11,7 +11,7 @@ from wanbed.runner.simulator.packets.congestion_control import Bbr, Cubic
 from wanbed.runner.simulator.packets.packet import INITIAL_SEGMENTS
 from wanbed.runner.simulator.packets.receiver import Receiver
 from wanbed.runner.simulator.packets.sender import RoundTrips, TcpSender, late_segment_ns
-from wanbed.runner.simulator.packets.tick import goes_off_ns
+from wanbed.runner.simulator.packets.tick import BEGINS_NS, goes_off_ns
 from wanbed.runner.simulator.packets.way import Way
 from wanbed.testbed.network.flow_model.line import FRAME_BYTES, PAYLOAD_BYTES
 from wanbed.testbed.network.gateway_plan import NetemPlan
@@ -167,11 +167,12 @@ def test_a_window_that_is_not_filled_does_not_grow_beyond_twice_what_was_in_flig
         assert connection.congestion.window == window
 
 
-@pytest.mark.parametrize(("segments", "again_ms"), [(2, 60), (3, 60), (4, 40), (10, 40)])
+@pytest.mark.parametrize(("segments", "again_ms"), [(2, 58), (3, 58), (4, 40), (10, 40)])
 def test_a_lost_segment_is_sent_again_once_three_later_ones_have_arrived_or_after_a_while(
     segments: int, again_ms: int
 ) -> None:
-    # RACK waits for a reordered segment for an eighth of a round trip. The kernel's timer adds 2 ms and a tick.
+    # RACK waits for a reordered segment for an eighth of a round trip. The kernel's timer adds 2 ms and a tick. Ticks
+    # come 1.3 ms before the tens.
     connection = sent(segments, loses=[0])
     assert connection.run() == {0: segments, again_ms: 1}
     assert connection.in_order == [(again_ms + WAY_MS, segments * PAYLOAD_BYTES)]
@@ -199,8 +200,8 @@ def test_losses_of_two_rounds_reduce_the_window_twice() -> None:
 def test_a_lost_end_is_probed_after_two_round_trips_and_two_milliseconds() -> None:
     connection = sent(10, loses=[8, 9])
     # Acknowledged at 40 ms: 40 + 2 * 40 + 2 ms, in ticks, and one more. The probe shows that the one before it is lost.
-    assert connection.run() == {0: 10, 140: 1, 180: 1}
-    assert connection.in_order[-1] == (200, 10 * PAYLOAD_BYTES)
+    assert connection.run() == {0: 10, 138: 1, 178: 1}
+    assert connection.in_order[-1] == (198, 10 * PAYLOAD_BYTES)
     assert connection.congestion.threshold == 18 * 717 // 1024
 
 
@@ -208,14 +209,14 @@ def test_a_probe_is_sent_in_place_of_a_timeout_that_would_come_before() -> None:
     # 40 + 2 * 40 + 200 ms for the probe, as a single segment's acknowledgement may be delayed; 40 + 40 + 200 ms and a
     # tick for the timeout.
     connection = sent(9, loses=[8])
-    assert connection.run() == {0: 9, 290: 1}
+    assert connection.run() == {0: 9, 288: 1}
     assert connection.congestion.window > INITIAL_SEGMENTS
 
 
 def test_a_probe_that_mends_a_loss_reduces_the_window_once_more_than_it_has_arrived() -> None:
     # The last of four is lost, and so is the acknowledgement of the third one.
     connection = written(4, [3], loses_back=[1])
-    assert connection.run() == {0: 4, 140: 1}
+    assert connection.run() == {0: 4, 138: 1}
     assert connection.congestion.window == 10
     connection.write(200, 2)
     connection.run()
@@ -276,7 +277,7 @@ def test_a_packet_that_could_be_larger_waits_for_an_acknowledgement_that_comes_s
 
 def test_a_probe_sends_what_is_new_if_there_is_any_and_what_was_lost_is_sent_once() -> None:
     connection = written(60, range(10, 30))
-    assert connection.run(160) == {0: 10, 40: 20, 140: 1}
+    assert connection.run(160) == {0: 10, 40: 20, 138: 1}
     assert connection.sender.sent == 31 * PAYLOAD_BYTES
     connection.run()
     assert len(connection.forth.packets) == 60 + 20
@@ -285,14 +286,14 @@ def test_a_probe_sends_what_is_new_if_there_is_any_and_what_was_lost_is_sent_onc
 
 def test_a_probe_sends_nothing_new_beyond_what_may_be_in_flight() -> None:
     connection = written(60, range(10, 20), most_bytes=10 * PAYLOAD_BYTES)
-    assert connection.run(160) == {0: 10, 40: 10, 140: 1}
+    assert connection.run(160) == {0: 10, 40: 10, 138: 1}
     assert connection.sender.sent == 20 * PAYLOAD_BYTES
 
 
 def test_a_flight_that_is_lost_and_its_probe_are_sent_again_after_a_second_each_by_slow_start() -> None:
     connection = sent(10, loses=range(11))
     # The acknowledgement of a single segment is delayed by 40 ms.
-    assert connection.run() == {0: 10, 1010: 1, 2020: 1, 2110: 2, 2150: 4, 2190: 3}
+    assert connection.run() == {0: 10, 1008: 1, 2018: 1, 2108: 2, 2148: 4, 2188: 3}
     assert connection.congestion.threshold == 10 * 717 // 1024
 
 
@@ -304,7 +305,8 @@ def test_each_timeout_is_twice_as_long_as_the_one_before_but_no_longer_than_256_
     for wait_s in (1, 1, 2, 4, 8, 16, 32, 64, 128, 256, 256):
         times_ms.append(times_ms[-1] + 1000 * wait_s + 10)
     # When something has arrived, the next timeout is short again.
-    assert list(connection.run()) == [*times_ms, 2_000_000, 2_001_010]
+    # Ticks come 1.3 ms before the tens.
+    assert list(connection.run()) == [0, *(time_ms - 2 for time_ms in times_ms[1:]), 2_000_000, 2_001_008]
 
 
 @pytest.mark.parametrize(
@@ -375,14 +377,14 @@ def test_after_a_pause_bbr_sends_as_if_there_had_been_none() -> None:
 
 def test_a_probe_that_is_lost_too_is_followed_by_a_timeout() -> None:
     # 140 ms, then 40 + 200 ms and a tick.
-    assert list(sent(10, loses=[8, 9, 10]).run())[:3] == [0, 140, 390]
+    assert list(sent(10, loses=[8, 9, 10]).run())[:3] == [0, 138, 388]
 
 
 def test_each_flight_that_loses_its_end_is_probed() -> None:
     connection = written(4, [3, 8], loses_back=[1, 5])
     connection.write(1000, 4)
     # The third segment was acknowledged after 180 ms, and two after 40: 1040 + 2 (40 + 140 / 8 * (7 / 8)^2) + 2 ms.
-    assert list(connection.run())[:4] == [0, 140, 1000, 1160]
+    assert list(connection.run())[:4] == [0, 138, 1000, 1158]
 
 
 def measured(*times_ms: int) -> RoundTrips:
@@ -452,12 +454,12 @@ def test_a_late_segment_is_waited_for_an_eighth_of_the_smoothed_and_a_quarter_of
 def test_a_timer_goes_off_a_tick_after_the_whole_ticks_that_its_time_is_rounded_up_to(
     from_ms: int, wait_ms: int, off_ms: int
 ) -> None:
-    assert goes_off_ns(from_ms * MS, wait_ms * MS) == off_ms * MS
+    assert goes_off_ns(from_ms * MS - BEGINS_NS, wait_ms * MS) == off_ms * MS - BEGINS_NS
 
 
 def test_a_late_segment_is_waited_for_two_milliseconds_longer_in_ticks() -> None:
-    assert late_segment_ns(40 * MS, 0) == (40 + 10 + 10) * MS
-    assert late_segment_ns(40 * MS, 9 * MS) == (40 + 20 + 10) * MS
+    assert late_segment_ns(40 * MS, 0) == (40 + 10 + 10) * MS - BEGINS_NS
+    assert late_segment_ns(40 * MS, 9 * MS) == (40 + 20 + 10) * MS - BEGINS_NS
 
 
 def test_a_full_buffer_is_sent_before_more_is_written_and_does_not_wait_for_the_acknowledgement_that_is_due() -> None:

@@ -7,6 +7,8 @@ from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
 CORE_MODULES = (
+    "wanbed.runner.simulator.action_table",
+    "wanbed.runner.simulator.channels.relayed_transfers",
     "wanbed.runner.simulator.channels.shared_capacity",
     "wanbed.runner.simulator.channels.shared_channel",
     "wanbed.runner.simulator.channels.stream",

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from wanbed.runner.resolve.pipeline_variant import PipelineVariant
+from wanbed.runner.simulator.action_table import StageRun
+from wanbed.runner.simulator.channels.transfers import Transfers
 from wanbed.runner.simulator.simulated_spans import WorkNumbers
 from wanbed.runner.simulator.surroundings import AllReduce
 from wanbed.workloads.compute.varied_durations import DurationDraws
@@ -18,12 +20,14 @@ from wanbed.workloads.schedules.action import ActionKind
 class RankState:
     """One stage of one pipeline. ``number`` counts the simulated ranks, ``mate`` the pipelines of the DP-cell.
 
-    ``durations_ns`` are those of each chunk, and ``numbers`` what its spans have added to the microbatch. ``held`` is
-    true while sends block and the last one has not left. ``asked`` is, where receives block, the iteration and the
-    message that it has asked for last. ``buckets_bytes`` is empty unless all-reduces overlap with the
-    last backward. Then ``unended`` counts what the update awaits: the last bucket's all-reduce, and the rank's last
-    action. ``lost`` is whether it has been killed: nothing of it happens any more. ``schedule`` is its ``Schedule``
-    without that type, for the reason that is given there; None between iterations.
+    ``costs_ns`` has the durations of each chunk's kinds of actions, and ``numbers`` what its spans have added to the
+    microbatch. ``ways`` are the transfers of what it sends, by ``way_of``. ``held`` is true while sends block and the
+    last one has not left. ``asked`` is, where receives block, the iteration and the message that it has asked for last.
+    ``buckets_bytes`` is empty unless all-reduces overlap with the last backward. Then ``unended`` counts what the
+    update awaits: the last bucket's all-reduce, and the rank's last action. ``lost`` is whether it has been killed:
+    nothing of it happens any more. In an iteration it has a ``run``, or where its schedule has no table, a
+    ``schedule``: that is a ``Schedule`` without that type, for the reason that is given there. ``is_pending`` is
+    whether it is to be asked at this instant.
     """
 
     number: int
@@ -35,7 +39,10 @@ class RankState:
     busy: bool = False
     held: bool = False
     schedule: Any = None
-    durations_ns: list[dict[ActionKind, int]] = field(default_factory=list)
+    run: StageRun | None = None
+    is_pending: bool = False
+    ways: list[Transfers | None] = field(default_factory=list)
+    costs_ns: list[int] = field(default_factory=list)
     numbers: list[int] = field(default_factory=list)
     optimizer_ns: int = 0
     draws: DurationDraws | None = None
@@ -61,7 +68,8 @@ class RankState:
             self.stage,
             self.mate,
             iteration,
-            durations_ns=self.durations_ns,
+            ways=self.ways,
+            costs_ns=self.costs_ns,
             numbers=self.numbers,
             optimizer_ns=self.optimizer_ns,
             draws=self.draws,
@@ -89,7 +97,7 @@ def simulated_ranks(variant: PipelineVariant, pipelines: Sequence[int], rings: A
             rank = RankState(position * stages + stage, pipeline * stages + stage, pipeline, stage, mate)
             costs = variant.costs(pipeline, stage)
             for chunk, part in enumerate(variant.chunk_costs(stage) or (costs,)):
-                rank.durations_ns.append({kind: part.durations.of(kind) for kind in ActionKind})
+                rank.costs_ns += [part.durations.of(kind) for kind in ActionKind]
                 virtual = variant.layout.number(stage, chunk)
                 rank.numbers.append(0 if numbers is None else numbers.base(virtual))
             rank.optimizer_ns = costs.durations.optimizer_ns

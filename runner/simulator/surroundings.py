@@ -4,27 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from wanbed.runner.simulator.channels.transfers import Arrived, Released
-from wanbed.runner.tcp.channel import Known
+from wanbed.runner.simulator.channels.transfers import Transfers
 from wanbed.workloads.message import MessageKind
-
-
-class Transfers(Protocol):
-    """One direction of a boundary, of one pipeline or of all pipelines of a DP-cell."""
-
-    def offer(
-        self, now_ns: int, mate: int, microbatch: int, arrived: Arrived, released: Released | None = None
-    ) -> None:
-        """Queue a transfer that pipeline number ``mate`` of the DP-cell has produced.
-
-        Call ``arrived`` once its times are known, and ``released`` once it is known when it has left its own sender.
-        """
-
-    def request(self, now_ns: int, mate: int, known: Known) -> None:
-        """Ask, from the sending end, for a message of the other direction, of pipeline ``mate`` of the DP-cell.
-
-        Call ``known`` with the time at which the other end knows.
-        """
 
 
 class Norm(Protocol):

@@ -14,7 +14,6 @@ the schedules of all affected ranks are asked, in order of rank. So the same inp
 network.
 """
 
-from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from operator import index
@@ -22,7 +21,8 @@ from typing import Any, Final
 
 from wanbed.ground.own_code import OWN_FAULTS, described
 from wanbed.runner.resolve.pipeline_variant import PipelineVariant
-from wanbed.runner.simulator.channels.transfers import Released
+from wanbed.runner.simulator.action_table import KINDS, ActionTable, Shipping, StageRun, action_table
+from wanbed.runner.simulator.channels.transfers import Delivery, Transfers
 from wanbed.runner.simulator.deadlock import SimulationError, deadlock, event_text
 from wanbed.runner.simulator.event_queue import Event, EventQueue, Handler
 from wanbed.runner.simulator.event_run import let_signals_in
@@ -55,31 +55,22 @@ _OPTIMIZER: Final = KIND_CODES["optimizer"]
 _ACTIVATION: Final = MessageKind.ACTIVATION
 _GRADIENT: Final = MessageKind.GRADIENT
 _ACTION_CODES: Final = {kind: KIND_CODES[kind.value] for kind in ActionKind}
+_KIND_NUMBERS: Final = {kind: number for number, kind in enumerate(ActionKind)}
+_NO_SLOT: Final = -1
+_TOLD: Final = 5
+"""So many of the last events are told of a deadlock."""
 
 
-class _Happening(Event):
-    """Something that happens to a rank's schedule: ``what`` ends or arrives at ``at_ns``."""
+class _Ended(Event):
+    """The end, at ``at_ns``, of an action that began at ``start_ns``."""
 
-    __slots__ = ("at_ns", "rank", "training", "what")
-
-    def __init__(self, training: "Training", rank: RankState, what: Action | Message, at_ns: int) -> None:
-        self.turn = 0
-        self.training = training
-        self.rank = rank
-        self.what = what
-        self.at_ns = at_ns
-
-
-class _Ended(_Happening):
-    """The end of an action that began at ``start_ns``."""
-
-    __slots__ = ("action", "start_ns")
+    __slots__ = ("action", "at_ns", "rank", "start_ns", "training")
 
     def __init__(self, training: "Training", rank: RankState, action: Action, start_ns: int, end_ns: int) -> None:
         self.turn = 0
         self.training = training
         self.rank = rank
-        self.what = self.action = action
+        self.action = action
         self.start_ns = start_ns
         self.at_ns = end_ns
 
@@ -87,23 +78,75 @@ class _Ended(_Happening):
         """Let the rank go on."""
         self.training.finish(now_ns, self)
 
+    def __str__(self) -> str:
+        """Return what has happened."""
+        return event_text(self.at_ns, (self.rank.pipeline, self.rank.stage), self.action)
 
-class _Arrived(_Happening):
-    """The arrival of a message of an iteration."""
 
-    __slots__ = ("iteration", "message")
+class _Sent(Delivery):
+    """A message of an iteration on its way from ``sender`` to ``rank``, where it arrives at ``at_ns``.
 
-    def __init__(self, training: "Training", rank: RankState, iteration: int, message: Message, at_ns: int) -> None:
+    Its spans have the numbers ``sent`` and ``received``. ``slot`` is its place in the receiver's ``StageRun``, if that
+    has one.
+    """
+
+    __slots__ = (
+        "at_ns",
+        "iteration",
+        "message",
+        "microbatch",
+        "rank",
+        "received",
+        "sender",
+        "sent",
+        "size_bytes",
+        "slot",
+        "training",
+    )
+
+    def __init__(
+        self,
+        training: "Training",
+        sender: RankState,
+        rank: RankState,
+        message: Message,
+        slot: int,
+        *,
+        microbatch: int = 0,
+        sent: int = 0,
+        received: int = 0,
+        size_bytes: int = 0,
+        is_awaited: bool = False,
+    ) -> None:
         self.turn = 0
+        self.is_awaited = is_awaited
         self.training = training
+        self.sender = sender
         self.rank = rank
-        self.iteration = iteration
-        self.what = self.message = message
-        self.at_ns = at_ns
+        self.iteration = sender.iteration
+        self.message = message
+        self.slot = slot
+        self.microbatch = microbatch
+        self.sent = sent
+        self.received = received
+        self.size_bytes = size_bytes
+        self.at_ns = 0
+
+    def known(self, first_left_ns: int, last_left_ns: int, first_arrival_ns: int, last_arrival_ns: int) -> None:
+        """Let it arrive."""
+        self.training.has_sent(self, first_left_ns, last_left_ns, first_arrival_ns, last_arrival_ns)
+
+    def released(self, left_ns: int) -> None:
+        """Let its sender go on."""
+        self.training.release_at(self.sender, left_ns)
 
     def happen(self, now_ns: int) -> None:
-        """Tell the rank's schedule."""
+        """Tell the rank that it has arrived."""
         self.training.arrive(self)
+
+    def __str__(self) -> str:
+        """Return what has happened."""
+        return event_text(self.at_ns, (self.rank.pipeline, self.rank.stage), self.message)
 
 
 class Training:
@@ -138,12 +181,18 @@ class Training:
         self._numbers = WorkNumbers.of(variant)
         self._schedule_class = load_schedule(variant.schedule)
         self._schedules: dict[tuple[int, int], Schedule] = {}
+        self._tables: dict[int, ActionTable | None] = {}
+        self._table_of = [self._table(pipeline) for pipeline in pipelines]
+        self._later: dict[tuple[int, int], StageRun] = {}
         self._ranks = simulated_ranks(variant, pipelines, rings)
+        for rank in self._ranks:
+            rank.ways = self._ways(rank)
         self._first = {pipeline: position * stages for position, pipeline in enumerate(pipelines)}
-        self._pending: set[int] = set()
+        self._pending: list[RankState] = []
         self._training = len(self._ranks)
         self._numbers_at_end = 0
-        self._last: deque[_Happening] = deque(maxlen=5)
+        self._last: list[Event | None] = [None] * _TOLD
+        self._happened = 0
         self.rows = SpanRows()
         """Eight numbers for each span: rank, kind's code, iteration, microbatch, start, end, size and peer's rank.
 
@@ -170,6 +219,9 @@ class Training:
     def begin_again(self, killed: RankState, iteration: int) -> None:
         """Let a rank that was killed begin with that iteration."""
         self._schedules = {key: each for key, each in self._schedules.items() if key[0] != killed.pipeline}
+        first = self._first[killed.pipeline]
+        numbers = range(first, first + self._stages)
+        self._later = {key: each for key, each in self._later.items() if key[0] not in numbers}
         again = killed.begun_again(iteration)
         self._ranks[again.number], self._training = again, self._training + 1
         self._begin(again)
@@ -186,17 +238,42 @@ class Training:
 
     def start_pending(self) -> None:
         """Ask the schedules of the ranks that something has happened to, in order of rank."""
-        pending, self._pending = sorted(self._pending), set()
-        for number in pending:
-            self._start_next(self._ranks[number])
+        pending, self._pending = self._pending, []
+        for each in pending:
+            each.is_pending = False
+        if len(pending) > 1:
+            pending.sort(key=_number)
+        before = -1
+        for each in pending:
+            # One that was killed has another in its place.
+            if each.number != before:
+                before = each.number
+                self._start_next(self._ranks[before])
+
+    def _ask_soon(self, rank: RankState) -> None:
+        """Let a rank be asked at the end of this instant."""
+        if not rank.is_pending:
+            rank.is_pending = True
+            self._pending.append(rank)
+
+    def _note(self, happened: Event) -> None:
+        """Remember what has happened in case of a deadlock."""
+        self._last[self._happened % _TOLD] = happened
+        self._happened += 1
 
     def check_done(self) -> None:
         """Raise DeadlockError if a rank has not done all of its iterations."""
         stuck = next((rank for rank in self._ranks if not rank.done), None)
         if stuck is not None:
+            for rank in self._ranks:
+                table = self._table_of[rank.number // self._stages]
+                if rank.run is not None and table is not None:
+                    rank.schedule = self._schedule(rank.pipeline, rank.iteration)
+                    table.replay(rank.schedule, rank.stage, rank.run)
             culprit = culprit_of(self._ranks) or stuck
             schedule = self._schedule(culprit.pipeline, culprit.iteration)
-            events = [event_text(each.at_ns, (each.rank.pipeline, each.rank.stage), each.what) for each in self._last]
+            after = self._happened % _TOLD
+            events = [str(each) for each in self._last[after:] + self._last[:after] if each is not None]
             raise deadlock(culprit.pipeline, culprit.stage, schedule, events)
 
     def share_done(self) -> float:
@@ -207,15 +284,40 @@ class Training:
     def _most_numbers(self) -> int:
         """Return the length of ``rows`` at the end, about: all-reduces and optimizer steps are not counted."""
         pipelines, boundaries = len(self._ranks) // self._stages, self._layout.count - 1
-        schedules: list[Any] = [self._schedule(rank.pipeline, 0) for rank in self._ranks]
-        kinds = sum(len(each.kinds(rank.stage)) for each, rank in zip(schedules, self._ranks, strict=True))
+        kinds = sum(map(self._actions, self._first))
         # Over a boundary a microbatch's activation and gradient are sent and received.
         spans = kinds * self._layout.chunks + pipelines * boundaries * 4
         return max(spans * self._variant.microbatches * self._iterations * NUMBERS, 1)
 
+    def _actions(self, pipeline: int) -> int:
+        """Return how many kinds of actions all stages of a pipeline have together."""
+        table = self._table_of[self._first[pipeline] // self._stages]
+        if table is not None:
+            return table.actions
+        schedule: Any = self._schedule(pipeline, 0)
+        return sum(len(schedule.kinds(stage)) for stage in range(self._stages))
+
     def next_instant(self) -> bool:
         """Handle the next instant. Return False if training has no event."""
         return self._events.handle_next_instant()
+
+    def _table(self, pipeline: int) -> ActionTable | None:
+        """Return the actions of a pipeline, None if its schedule is asked."""
+        if self._receives_block:
+            return None
+        variant = self._variant
+        mate = 0 if variant.plan is None else pipeline % variant.pipelines_per_cell
+        if mate not in self._tables:
+            self._tables[mate] = action_table(self._schedule_class, variant.shape, variant.schedule_options(pipeline))
+        return self._tables[mate]
+
+    def _ways(self, rank: RankState) -> list[Transfers | None]:
+        """Return the transfers of what a rank sends."""
+        found: list[Transfers | None] = []
+        for chunk in range(self._chunks):
+            virtual = self._number(rank.stage, chunk)
+            found += [self._transfers.get((rank.pipeline, virtual, kind)) for kind in (_ACTIVATION, _GRADIENT)]
+        return found
 
     def _schedule(self, pipeline: int, iteration: int) -> Schedule:
         schedule = self._schedules.get((pipeline, iteration))
@@ -234,10 +336,31 @@ class Training:
         return SimulationError(f"{self._schedule_class.__name__} fails: {what}")
 
     def _begin(self, rank: RankState) -> None:
-        rank.schedule = self._schedule(rank.pipeline, rank.iteration)
-        self._pending.add(rank.number)
+        table = self._table_of[rank.number // self._stages]
+        if table is None:
+            rank.schedule = self._schedule(rank.pipeline, rank.iteration)
+        else:
+            rank.run = self._later.pop((rank.number, rank.iteration), None) or table.run(rank.stage)
+        self._ask_soon(rank)
 
     def _start_next(self, rank: RankState) -> None:
+        run = rank.run
+        if run is None:
+            self._ask_next(rank)
+            return
+        if not rank.busy and not rank.held:
+            step = run.step
+            if step is None:
+                rank.run = None
+                self._complete(rank)
+            elif step.needs < 0 or run.there[step.needs]:
+                rank.busy = True
+                self._begin_action(self._events.now_ns, rank, step.action)
+                return
+        self._leave_idle(rank)
+
+    def _ask_next(self, rank: RankState) -> None:
+        """Ask the schedule of a rank that has no table."""
         schedule = rank.schedule
         if schedule is None or rank.busy or rank.held:
             self._leave_idle(rank)
@@ -286,13 +409,17 @@ class Training:
         self._compute(now_ns, rank, action)
 
     def _compute(self, now_ns: int, rank: RankState, action: Action) -> None:
-        usual_ns = rank.durations_ns[action.chunk][action.kind]
+        step = None if rank.run is None else rank.run.step
+        cost = action.chunk * KINDS + _KIND_NUMBERS[action.kind] if step is None else step.cost
+        usual_ns = rank.costs_ns[cost]
         end_ns = now_ns + usual_ns
         if rank.draws is not None:
             end_ns = now_ns + rank.drawn_ns(action.kind.value, action.microbatch, usual_ns)
         self._events.add(end_ns, _Ended(self, rank, action, now_ns, end_ns))
-        if rank.buckets_bytes and rank.schedule.completes_gradients(rank.stage, action):
-            self._sum_buckets(rank, now_ns, end_ns)
+        if rank.buckets_bytes:
+            completes = rank.schedule.completes_gradients(rank.stage, action) if step is None else step.completes
+            if completes:
+                self._sum_buckets(rank, now_ns, end_ns)
 
     def _sum_buckets(self, rank: RankState, start_ns: int, end_ns: int) -> None:
         """All-reduce the gradients while the last backward of this iteration computes them."""
@@ -318,17 +445,70 @@ class Training:
 
     def finish(self, now_ns: int, ended: _Ended) -> None:
         """Handle that an action has ended."""
-        rank, action = ended.rank, ended.action
+        rank = ended.rank
         if rank.lost:
             return
-        schedule, stage = rank.schedule, rank.stage
         rank.busy = False
+        run = rank.run
+        step = None if run is None else run.step
+        if run is None or step is None:
+            self._tell_finished(now_ns, ended)
+            return
+        run.step = step.following
+        self._note(ended)
+        number = rank.numbers[step.chunk] + step.microbatch
+        self.rows.extend((rank.rank, step.code, rank.iteration, number, ended.start_ns, now_ns, 0, NO_PEER))
+        ships = step.ships
+        if ships is not None:
+            self._ship(rank, now_ns, ships)
+        self._ask_soon(rank)
+
+    def _ship(self, rank: RankState, now_ns: int, ships: Shipping) -> None:
+        """Send the message of a table."""
+        receiver = self._ranks[rank.number - rank.stage + ships.to_stage]
+        if receiver is rank:
+            here = _Sent(self, rank, rank, ships.message, ships.slot)
+            here.at_ns = now_ns
+            self.arrive(here)
+            return
+        transfers = rank.ways[ships.way]
+        assert transfers is not None
+        microbatch = sent = received = ships.microbatch
+        if self._numbers is not None:
+            kind = ships.message.kind
+            sent, received = (self._numbers.base(each, kind) + microbatch for each in (ships.sender, ships.receiver))
+        delivery = _Sent(
+            self,
+            rank,
+            receiver,
+            ships.message,
+            ships.slot,
+            microbatch=microbatch,
+            sent=sent,
+            received=received,
+            size_bytes=self._sizes_bytes[min(ships.sender, ships.receiver)],
+            is_awaited=self._sends_block,
+        )
+        self._hold(rank)
+        transfers.send(now_ns, rank.mate, microbatch, delivery)
+
+    def _hold(self, rank: RankState) -> None:
+        """Handle that a rank sends."""
+        if self._sends_block:
+            rank.held = True
+        else:
+            rank.unsent += 1
+
+    def _tell_finished(self, now_ns: int, ended: _Ended) -> None:
+        """Tell the schedule of a rank that has no table that an action has ended."""
+        rank, action = ended.rank, ended.action
+        schedule, stage = rank.schedule, rank.stage
         try:
             schedule.finished(stage, action)
             sends = schedule.sends(stage, action)
         except OWN_FAULTS as fault:
             raise self._fault(fault) from fault
-        self._last.append(ended)
+        self._note(ended)
         number = rank.numbers[action.chunk] + action.microbatch
         code = _ACTION_CODES[action.kind]
         self.rows.extend((rank.rank, code, rank.iteration, number, ended.start_ns, now_ns, 0, NO_PEER))
@@ -337,10 +517,12 @@ class Training:
             self._ask(rank, schedule)
         if sends is not None:
             if sends[0] == stage and self._chunks > 1:
-                self.arrive(_Arrived(self, rank, rank.iteration, sends[1], now_ns))
+                here = _Sent(self, rank, rank, sends[1], _NO_SLOT)
+                here.at_ns = now_ns
+                self.arrive(here)
             else:
                 self._send(rank, now_ns, self._number(stage, action.chunk), *sends)
-        self._pending.add(rank.number)
+        self._ask_soon(rank)
 
     def _number(self, stage: int, chunk: int) -> int:
         """Return the virtual stage that a stage holds as its ``chunk``."""
@@ -354,60 +536,86 @@ class Training:
         if message.kind is not (_ACTIVATION if virtual > sender else _GRADIENT):
             raise self._fault(ScheduleError(f"it sends the {message.kind} of stage {rank.stage} to stage {to_stage}"))
         receiver = self._ranks[self._first[rank.pipeline] + to_stage]
-        iteration, microbatch = rank.iteration, index(message.microbatch)
-        size_bytes = self._sizes_bytes[min(sender, virtual)]
-        sent = received = microbatch
+        microbatch = sent = received = index(message.microbatch)
         if self._numbers is not None:
             sent, received = (self._numbers.base(each, message.kind) + microbatch for each in (sender, virtual))
-        released: Released | None = None
-        if self._sends_block:
-            rank.held, released = True, partial(self._release_at, rank)
-        else:
-            rank.unsent += 1
-
-        def arrived(first_left_ns: int, last_left_ns: int, first_arrival_ns: int, last_arrival_ns: int) -> None:
-            left_ns, arrival_ns = (first_left_ns, last_left_ns), (first_arrival_ns, last_arrival_ns)
-            self.rows.extend((rank.rank, _SEND, iteration, sent, *left_ns, size_bytes, receiver.rank))
-            self.rows.extend((receiver.rank, _RECEIVE, iteration, received, *arrival_ns, size_bytes, rank.rank))
-            if released is None:
-                rank.unsent -= 1
-                rank.sent_ns = max(rank.sent_ns, last_left_ns)
-            now = self._events.now_ns
-            at_ns = max(last_arrival_ns, now)
-            self._events.add(at_ns, _Arrived(self, receiver, iteration, message, at_ns))
-            if rank.updates and not rank.unsent:
-                self._update(now, rank)
-
+        delivery = _Sent(
+            self,
+            rank,
+            receiver,
+            message,
+            _NO_SLOT,
+            microbatch=microbatch,
+            sent=sent,
+            received=received,
+            size_bytes=self._sizes_bytes[min(sender, virtual)],
+            is_awaited=self._sends_block,
+        )
+        self._hold(rank)
         transfers = self._transfers[rank.pipeline, sender, message.kind]
         if not self._receives_block:
-            transfers.offer(now_ns, rank.mate, microbatch, arrived, released)
+            transfers.send(now_ns, rank.mate, microbatch, delivery)
             return
 
         def begin() -> None:
-            transfers.offer(self._events.now_ns, rank.mate, microbatch, arrived, released)
+            transfers.send(self._events.now_ns, rank.mate, microbatch, delivery)
 
-        self._requests.made((receiver.number, iteration, message), begin)
+        self._requests.made((receiver.number, rank.iteration, message), begin)
 
-    def _release_at(self, rank: RankState, left_ns: int) -> None:
+    def has_sent(
+        self, sent: _Sent, first_left_ns: int, last_left_ns: int, first_arrival_ns: int, last_arrival_ns: int
+    ) -> None:
+        """Handle that all times of a message are known."""
+        rank, receiver, iteration, size_bytes = sent.sender, sent.rank, sent.iteration, sent.size_bytes
+        left_ns, arrival_ns = (first_left_ns, last_left_ns), (first_arrival_ns, last_arrival_ns)
+        self.rows.extend((rank.rank, _SEND, iteration, sent.sent, *left_ns, size_bytes, receiver.rank))
+        self.rows.extend((receiver.rank, _RECEIVE, iteration, sent.received, *arrival_ns, size_bytes, rank.rank))
+        if not sent.is_awaited:
+            rank.unsent -= 1
+            rank.sent_ns = max(rank.sent_ns, last_left_ns)
+        now_ns = self._events.now_ns
+        sent.at_ns = at_ns = max(last_arrival_ns, now_ns)
+        self._events.add(at_ns, sent)
+        if rank.updates and not rank.unsent:
+            self._update(now_ns, rank)
+
+    def release_at(self, rank: RankState, left_ns: int) -> None:
+        """Let a rank go on once what it has sent has left."""
         self._events.at(max(left_ns, self._events.now_ns), self._release, rank)
 
     def _release(self, _: int, rank: RankState) -> None:
         rank.held = False
-        self._pending.add(rank.number)
+        self._ask_soon(rank)
 
-    def arrive(self, arrived: _Arrived) -> None:
+    def arrive(self, arrived: _Sent) -> None:
         """Handle that a message has arrived."""
-        rank, iteration = arrived.rank, arrived.iteration
-        schedule = rank.schedule
-        if schedule is None or rank.iteration != iteration:
-            schedule = self._schedule(rank.pipeline, iteration)
-        try:
-            schedule.arrived(rank.stage, arrived.message)
-        except OWN_FAULTS as fault:
-            raise self._fault(fault) from fault
-        self._last.append(arrived)
+        rank, iteration, slot = arrived.rank, arrived.iteration, arrived.slot
+        if slot >= 0:
+            run = rank.run
+            if run is None or rank.iteration != iteration:
+                run = self._run_later(rank, iteration)
+            run.there[slot] = 1
+        else:
+            schedule = rank.schedule
+            if schedule is None or rank.iteration != iteration:
+                schedule = self._schedule(rank.pipeline, iteration)
+            try:
+                schedule.arrived(rank.stage, arrived.message)
+            except OWN_FAULTS as fault:
+                raise self._fault(fault) from fault
+        self._note(arrived)
         if rank.iteration == iteration:
-            self._pending.add(rank.number)
+            self._ask_soon(rank)
+
+    def _run_later(self, rank: RankState, iteration: int) -> StageRun:
+        """Return what a rank has of an iteration that it has not begun."""
+        key = rank.number, iteration
+        run = self._later.get(key)
+        if run is None:
+            table = self._table_of[rank.number // self._stages]
+            assert table is not None
+            run = self._later[key] = table.run(rank.stage)
+        return run
 
     def _sum_flush(self, rank: RankState, flush: int) -> None:
         """All-reduce the gradients of a flush, before the rank begins the next one."""
@@ -565,7 +773,11 @@ class SharedTraining(Training):
         rank.busy = False
         self._sharing.ended(now_ns, rank.rank, rank.iteration, OPTIMIZER_KIND, NO_MICROBATCH)
         self._next_iteration(now_ns, rank)
-        self._pending.add(rank.number)
+        self._ask_soon(rank)
+
+
+def _number(rank: RankState) -> int:
+    return rank.number
 
 
 def run_trainings(first: Training, beside: Sequence[Training] = (), pulse: Pulse | None = None) -> None:

@@ -24,7 +24,7 @@ from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 from wanbed.runner.resolve.stage_rings import ring_pairs
 from wanbed.runner.simulator.channels.network import Ends, Network
 from wanbed.runner.simulator.channels.relayed_transfers import Leg, RelayedTransfers, WithinHost
-from wanbed.runner.simulator.channels.transfers import OwnTransfers, SharedTransfers
+from wanbed.runner.simulator.channels.transfers import OwnTransfers, SharedTransfers, Transfers
 from wanbed.runner.simulator.channels.wan_traffic import Crossing, wan_traffic
 from wanbed.runner.simulator.event_queue import EventQueue
 from wanbed.runner.simulator.event_run import run_events
@@ -35,7 +35,7 @@ from wanbed.runner.simulator.rings.rings_apart import rings_apart, rings_met, wa
 from wanbed.runner.simulator.simulated_ranks import NUMBERS
 from wanbed.runner.simulator.simulated_spans import WorkNumbers, ordered_spans
 from wanbed.runner.simulator.simulation import SimulatedFailure, SimulatedPrefill, Simulation
-from wanbed.runner.simulator.surroundings import Surroundings, Transfers
+from wanbed.runner.simulator.surroundings import Surroundings
 from wanbed.runner.simulator.training import Pulse, SharedTraining, Training, run_trainings
 from wanbed.runner.tcp.channel import Channel
 from wanbed.runner.tcp.effects import TcpEffects, effects_of
@@ -345,10 +345,10 @@ class _Boundaries:
             [self._channels[each] for each in mates],
             self._framed(cutting),
             cutting.largest_bytes,
-            self._network.line((mates[0][0], mates[-1][0])),
-            self._network.line((mates[0][1], mates[-1][1])),
-            variant.turns(kind, boundary),
-            self._stripings(mates, cutting),
+            scatter=self._network.line((mates[0][0], mates[-1][0])),
+            gather=self._network.line((mates[0][1], mates[-1][1])),
+            turns=variant.turns(kind, boundary),
+            stripings=self._stripings(mates, cutting),
         )
 
     def _legs(self, mates: Sequence[StagePlace]) -> dict[tuple[int, int], Leg]:

@@ -2,7 +2,6 @@
 
 from array import array
 from collections.abc import Callable
-from typing import Protocol
 
 from wanbed.testbed.network.flow_model.line import Line
 from wanbed.testbed.network.flow_model.striping import Striping
@@ -20,25 +19,98 @@ Known = Callable[[int], None]
 """Called once, with the time at which a request arrives, which may be in the future."""
 
 
-class Channel(Protocol):
+class Transfer:
+    """A transfer of ``size_bytes`` of payload, to be sent from ``available_ns`` on. A subclass says what follows.
+
+    ``striping`` is for a transfer over several connections: its last byte may be delayed by a connection with a small
+    window, while later transfers go on. ``at_once`` is False for data that the sender hands over gradually, such as a
+    ring's segments, which mixes on the line with other traffic. ``is_watched`` is whether ``accepted`` is to be called.
+    ``following`` is the transfer that is queued behind it, which is known to its channel only.
+    """
+
+    __slots__ = ("at_once", "available_ns", "following", "is_watched", "size_bytes", "striping")
+
+    def __init__(
+        self,
+        available_ns: int,
+        size_bytes: int,
+        striping: Striping | None = None,
+        *,
+        at_once: bool = True,
+        is_watched: bool = False,
+    ) -> None:
+        self.available_ns = available_ns
+        self.size_bytes = size_bytes
+        self.striping = striping
+        self.at_once = at_once
+        self.is_watched = is_watched
+        self.following: Transfer | None = None
+
+    def left(self, first_ns: int, last_ns: int) -> None:
+        """Handle when its first byte leaves and when its last one has left. It is called once."""
+
+    def accepted(self, at_ns: int) -> None:
+        """Handle when the windows have let out its last byte. It is called once, if it ``is_watched``."""
+
+
+class _ToldTransfer(Transfer):
+    """A transfer that calls functions."""
+
+    __slots__ = ("_accepted", "_left")
+
+    def __init__(
+        self,
+        available_ns: int,
+        size_bytes: int,
+        left: Left,
+        striping: Striping | None,
+        accepted: Accepted | None,
+        *,
+        at_once: bool,
+    ) -> None:
+        super().__init__(available_ns, size_bytes, striping, at_once=at_once, is_watched=accepted is not None)
+        self._left = left
+        self._accepted = accepted
+
+    def left(self, first_ns: int, last_ns: int) -> None:
+        """Call the function."""
+        self._left(first_ns, last_ns)
+
+    def accepted(self, at_ns: int) -> None:
+        """Call the function."""
+        if self._accepted is not None:
+            self._accepted(at_ns)
+
+
+class Channel:
     """A channel. Transfers leave one after the other in the order in which they are queued, each once it is available.
 
     ``line`` is the line as it is now. ``history`` has three numbers for each stretch in which bytes
     left at a constant rate: start (ns), end (ns) and payload bytes.
     """
 
-    line: Line
-    history: "array[int]"
+    __slots__ = ("history", "line")
+
+    def __init__(self, line: Line) -> None:
+        self.line = line
+        self.history: array[int] = array("q")
 
     @property
     def releases_when_accepted(self) -> bool:
         """Tell whether whoever sends goes on once a transfer is accepted, and not when its last byte has left."""
+        return False
 
     def arrival_ns(self, left_ns: int) -> int:
         """Return when a byte arrives that has left at that time."""
+        return left_ns + self.line.latency_ns
 
     def report_ns(self, now_ns: int) -> int:
         """Return when the sender knows what the receiver reports now."""
+        return now_ns + self.line.return_ns
+
+    def send(self, transfer: Transfer) -> None:
+        """Queue a transfer. It may be told future times."""
+        raise NotImplementedError
 
     def queue(
         self,
@@ -50,22 +122,18 @@ class Channel(Protocol):
         accepted: Accepted | None = None,
         at_once: bool = True,
     ) -> None:
-        """Queue ``size_bytes`` of payload, to be sent from ``available_ns`` on.
-
-        ``left`` and ``accepted`` may be called with future times. ``striping`` is for a transfer over several
-        connections: its last byte may be delayed by a connection with a small window, while later transfers go on.
-        ``at_once`` is False for data that the sender hands over gradually, such as a ring's segments, which mixes on
-        the line with other traffic.
-        """
+        """Queue a ``Transfer`` that calls ``left`` and ``accepted``."""
+        self.send(_ToldTransfer(available_ns, size_bytes, left, striping, accepted, at_once=at_once))
 
     def request(self, now_ns: int, known: Known) -> None:
         """Send a request, which overtakes the transfers that have not begun. It keeps a connection from being idle.
 
         Without headers it takes the latency alone, and is not counted.
         """
+        raise NotImplementedError
 
 
-class PrivateChannel:
+class PrivateChannel(Channel):
     """A channel that shares its line with no other: the times of a transfer are known as soon as it is queued.
 
     ``whole`` is the line that this one is a part of (default: itself). It determines the rate of bursts, and the bytes
@@ -73,11 +141,10 @@ class PrivateChannel:
     ``history`` is empty without ``keeps_history``.
     """
 
-    __slots__ = ("_free_ns", "_keeps_history", "_open_bytes", "_whole", "_window", "accepted_ns", "history", "line")
+    __slots__ = ("_free_ns", "_keeps_history", "_open_bytes", "_whole", "_window", "accepted_ns")
 
     def __init__(self, line: Line, window: TcpWindow, whole: Line | None = None, *, keeps_history: bool = True) -> None:
-        self.line = line
-        self.history = array("q")
+        super().__init__(line)
         self._keeps_history = keeps_history
         self._free_ns = 0
         self.accepted_ns = 0
@@ -94,37 +161,16 @@ class PrivateChannel:
         return copied
 
     @property
-    def releases_when_accepted(self) -> bool:
-        """Return what ``Channel.releases_when_accepted`` describes."""
-        return False
-
-    def arrival_ns(self, left_ns: int) -> int:
-        """Return what ``Channel.arrival_ns`` describes."""
-        return left_ns + self.line.latency_ns
-
-    def report_ns(self, now_ns: int) -> int:
-        """Return what ``Channel.report_ns`` describes."""
-        return now_ns + self.line.return_ns
-
-    @property
     def free_ns(self) -> int:
         """The time at which all queued transfers have left, apart from bytes that a small window delays."""
         return self._free_ns
 
-    def queue(
-        self,
-        available_ns: int,
-        size_bytes: int,
-        left: Left,
-        striping: Striping | None = None,
-        *,
-        accepted: Accepted | None = None,
-        at_once: bool = True,
-    ) -> None:
-        """Queue a transfer as ``Channel.queue`` says. ``left`` and ``accepted`` are called at once."""
-        left(*self.transmit(available_ns, size_bytes, striping))
-        if accepted is not None:
-            accepted(self.accepted_ns)
+    def send(self, transfer: Transfer) -> None:
+        """Queue a transfer as ``Channel.send`` says. It is told its times at once."""
+        first_ns, last_ns = self.transmit(transfer.available_ns, transfer.size_bytes, transfer.striping)
+        transfer.left(first_ns, last_ns)
+        if transfer.is_watched:
+            transfer.accepted(self.accepted_ns)
 
     def request(self, now_ns: int, known: Known) -> None:
         """Send a request as ``Channel.request`` says, from ``now_ns`` on if transfers are under way."""

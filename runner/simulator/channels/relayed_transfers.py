@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from wanbed.runner.simulator.channels.transfers import Arrived, Released
+from wanbed.runner.simulator.channels.transfers import Delivery, Transfers
 from wanbed.runner.simulator.event_queue import EventQueue
 from wanbed.runner.simulator.packets.packet_channel import ChunkArrived
 from wanbed.runner.tcp.channel import Known
@@ -79,8 +79,8 @@ class WithinHost:
 class _Message:
     """A transfer under way. It is the ``Source`` of its own chunks."""
 
-    def __init__(self, events: EventQueue, chunks: int, arrived: Arrived, released: Released | None) -> None:
-        self._events, self._arrived, self._released = events, arrived, released
+    def __init__(self, events: EventQueue, chunks: int, delivery: Delivery) -> None:
+        self._events, self._delivery = events, delivery
         self._unaccepted = self._missing = chunks
         self._first_left_ns = self._first_arrival_ns = self._accepted_ns = -1
         self._last_left_ns = 0
@@ -95,8 +95,8 @@ class _Message:
         self._unaccepted -= 1
         if not self._unaccepted:
             self._accepted_ns = self._events.now_ns
-            if self._released is not None:
-                self._released(self._accepted_ns)
+            if self._delivery.is_awaited:
+                self._delivery.released(self._accepted_ns)
 
     def crossed(self, left_ns: int) -> None:
         """Handle that a chunk is across the boundary, which has left at that time."""
@@ -108,8 +108,8 @@ class _Message:
         self._first_arrival_ns = first_ns if self._first_arrival_ns < 0 else min(self._first_arrival_ns, first_ns)
         self._missing -= 1
         if not self._missing:
-            left_ns = self._last_left_ns if self._released is None else self._accepted_ns
-            self._arrived(self._first_left_ns, left_ns, self._first_arrival_ns, now_ns)
+            left_ns = self._accepted_ns if self._delivery.is_awaited else self._last_left_ns
+            self._delivery.known(self._first_left_ns, left_ns, self._first_arrival_ns, now_ns)
 
 
 class _Nobody:
@@ -161,7 +161,7 @@ class _Relay:
         leg.touch(now_ns)
 
 
-class RelayedTransfers:
+class RelayedTransfers(Transfers):
     """One direction of a boundary of a DP-cell under temporal sharing, packet by packet.
 
     With q the remainder of i by the number of pipelines, chunk i goes from its owner to cell mate q, over q's channel
@@ -209,11 +209,9 @@ class RelayedTransfers:
                     gathered = self._gathered[mate, owner] = ChunkQueue()
                     far[mate, owner].serve(gathered, _GATHER_PRECEDENCE[kind], self._gathered_at_owner)
 
-    def offer(
-        self, now_ns: int, mate: int, microbatch: int, arrived: Arrived, released: Released | None = None
-    ) -> None:
+    def send(self, now_ns: int, mate: int, microbatch: int, delivery: Delivery) -> None:
         """Send a transfer of pipeline number ``mate`` of the DP-cell: at once, or with ``turns`` in its turn."""
-        message = _Message(self._events, self._cutting.chunks, arrived, released)
+        message = _Message(self._events, self._cutting.chunks, delivery)
         own_turns = self._own_turns[mate]
         if not own_turns:
             self._stripe(mate, microbatch, message)

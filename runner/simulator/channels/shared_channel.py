@@ -13,7 +13,6 @@ The link of a ``ChangingChannel`` changes too:
 """
 
 from bisect import bisect_right
-from collections import deque
 from typing import Final, NamedTuple
 
 from wanbed.runner.simulator.channels.changing_path import ChangingPath, Retransmission
@@ -21,9 +20,8 @@ from wanbed.runner.simulator.channels.shared_capacity import NodePairFlow, Share
 from wanbed.runner.simulator.channels.stream import Sender
 from wanbed.runner.simulator.deadlock import SimulationError
 from wanbed.runner.simulator.event_queue import Event
-from wanbed.runner.tcp.channel import Accepted, Known, Left
+from wanbed.runner.tcp.channel import Known, Transfer
 from wanbed.testbed.network.flow_model.line import Line
-from wanbed.testbed.network.flow_model.striping import Striping
 from wanbed.testbed.network.flow_model.window import BOUNDED, Delay, TcpWindow
 from wanbed.workloads.transport.frame import HEADER_BYTES
 
@@ -31,34 +29,7 @@ _MOST_STEPS: Final = 1000
 """The most windows of a transfer that are followed one by one only because the opposite direction may delay them."""
 
 
-class _Transfer:
-    """A queued transfer: the arguments of ``Channel.queue``."""
-
-    __slots__ = ("accepted", "at_once", "available_ns", "left", "size_bytes", "striping")
-
-    def __init__(
-        self,
-        available_ns: int,
-        size_bytes: int,
-        left: Left,
-        striping: Striping | None,
-        accepted: Accepted | None,
-        *,
-        at_once: bool,
-    ) -> None:
-        self.available_ns = available_ns
-        self.size_bytes = size_bytes
-        self.left = left
-        self.striping = striping
-        self.accepted = accepted
-        self.at_once = at_once
-
-
-def _left_nothing(_: int, end_ns: int) -> None:
-    """Handle that nothing has left."""
-
-
-_NOTHING: Final = _Transfer(0, 0, _left_nothing, None, None, at_once=True)
+_NOTHING: Final = Transfer(0, 0)
 """The transfer of a channel that has had none yet."""
 
 
@@ -115,8 +86,9 @@ class SharedChannel(Sender):
         self._openly = False
         self._delay: Delay | None = None
         self.capacity = capacity
-        self._waiting: deque[_Transfer] = deque()
-        self._current = _NOTHING
+        # What is queued, from the transfer that is under way to the last one, which counts only if there is one.
+        self._first: Transfer | None = None
+        self._last = self._current = _NOTHING
         self._unsent = 0
         self._queued = 0
         self._steps = 0
@@ -128,38 +100,19 @@ class SharedChannel(Sender):
         self._carried_bits_ns = 0
         self._going_on = _GoingOn(self)
 
-    @property
-    def releases_when_accepted(self) -> bool:
-        """Return what ``Channel.releases_when_accepted`` describes."""
-        return False
-
-    def arrival_ns(self, left_ns: int) -> int:
-        """Return when a byte arrives, as ``Channel.arrival_ns`` does."""
-        return left_ns + self.line.latency_ns
-
-    def report_ns(self, now_ns: int) -> int:
-        """Return when a report arrives, as ``Channel.report_ns`` does."""
-        return now_ns + self.line.return_ns
-
-    def queue(
-        self,
-        available_ns: int,
-        size_bytes: int,
-        left: Left,
-        striping: Striping | None = None,
-        *,
-        accepted: Accepted | None = None,
-        at_once: bool = True,
-    ) -> None:
-        """Queue a transfer as ``Channel.queue`` says. ``left`` and ``accepted`` are called when it has happened."""
-        self._waiting.append(_Transfer(available_ns, size_bytes, left, striping, accepted, at_once=at_once))
-        self._queued += size_bytes
-        if len(self._waiting) == 1:
-            self._await_next()
+    def send(self, transfer: Transfer) -> None:
+        """Queue a transfer as ``Channel.send`` says. It is told its times when they have come."""
+        self._queued += transfer.size_bytes
+        if self._first is None:
+            self._last = transfer
+            self._await_next(transfer)
+        else:
+            self._last.following = transfer
+            self._last = transfer
 
     def request(self, now_ns: int, known: Known) -> None:
         """Send a request as ``Channel.request`` says, from ``now_ns`` on if transfers are under way."""
-        if self._waiting or not self.line.headers:
+        if self._first is not None or not self.line.headers:
             known(self.arrival_ns(now_ns))
             return
 
@@ -168,8 +121,8 @@ class SharedChannel(Sender):
 
         self.queue(now_ns, HEADER_BYTES, left)
 
-    def _await_next(self) -> None:
-        transfer = self._current = self._waiting[0]
+    def _await_next(self, transfer: Transfer) -> None:
+        self._first = self._current = transfer
         self._unsent = transfer.size_bytes
         self._queued -= self._unsent
         self._steps = 0
@@ -195,7 +148,7 @@ class SharedChannel(Sender):
             part = allowed
         self._limited = part == allowed
         transfer = self._current
-        if transfer.accepted is not None:
+        if transfer.is_watched and not self._is_accepted and allowed < BOUNDED:
             part = self._report_if_accepted(transfer, allowed, part, now_ns)
         if self._let_out_ns is None:
             self._let_out_ns = now_ns
@@ -204,16 +157,13 @@ class SharedChannel(Sender):
         self.is_burst = transfer.at_once and part <= allowed < BOUNDED
         self.capacity.begin(self, self._flow, now_ns)
 
-    def _report_if_accepted(self, transfer: _Transfer, allowed: int, part: int, now_ns: int) -> int:
+    def _report_if_accepted(self, transfer: Transfer, allowed: int, part: int, now_ns: int) -> int:
         """Call ``accepted`` if the windows let out all that is left. Return ``part``, or where it ends if they will."""
-        accepted = transfer.accepted
-        if accepted is None or self._is_accepted or allowed >= BOUNDED:
-            return part
         # Bytes that windows let out beyond what keeps the line busy wait in queues on the path.
         waits = max(allowed - self._open_bytes, 0) if self._openly else allowed
         if self._unsent <= waits and self._window.lets_out(transfer.striping, now_ns):
             self._is_accepted = True
-            accepted(now_ns)
+            transfer.accepted(now_ns)
         elif self._openly and self._unsent > waits:
             return self._unsent - waits
         return part
@@ -264,17 +214,19 @@ class SharedChannel(Sender):
             self._end_transfer(now_ns)
 
     def _end_transfer(self, now_ns: int) -> None:
-        transfer = self._waiting.popleft()
+        transfer = self._current
+        following = transfer.following
         first_ns = now_ns if self._first_ns is None else self._first_ns
         # Each connection sends its first round when its window lets it out, although the whole transfer waits in line.
         let_out_ns = now_ns if self._let_out_ns is None else self._let_out_ns
-        others = bool(self._waiting)
         last_ns = self._window.last_byte_ns(let_out_ns, now_ns, transfer.striping, self.line)
-        if transfer.accepted is not None and not self._is_accepted:
+        if following is None:
+            self._first = None
+        if transfer.is_watched and not self._is_accepted:
             transfer.accepted(last_ns)
         transfer.left(first_ns, last_ns)
-        if others:
-            self._await_next()
+        if following is not None:
+            self._await_next(following)
 
 
 _NEVER: Final = 1 << 62
@@ -492,7 +444,7 @@ class ChangingChannel(SharedChannel):
         open_bytes = self._window.open_bytes
         if open_bytes >= BOUNDED or not self._free_ns:
             return 0
-        return self.line.duration_ns(min(open_bytes, self._waiting[0].size_bytes)) // 2
+        return self.line.duration_ns(min(open_bytes, self._current.size_bytes)) // 2
 
     def _send_again(self, loss: _Loss, retransmission: Retransmission, now_ns: int) -> None:
         """Go on when the retransmission arrives, or if the bytes had arrived, when its acknowledgement does."""

@@ -13,6 +13,7 @@ from math import gcd
 from typing import Final
 
 from wanbed.runner.simulator.event_queue import Event, EventQueue
+from wanbed.runner.tcp.channel import Channel
 from wanbed.testbed.network.flow_model.line import Line
 
 BITS_NS: Final = 8 * 10**9
@@ -35,7 +36,7 @@ class _StretchEnd(Event):
         self.sender.end_stretch(now_ns, self.turn)
 
 
-class Sender:
+class Sender(Channel):
     """A channel while it sends. It has its own rate, or that of the ``Stream`` of which it is a member.
 
     It sends over ``line``, whose headers make a byte of payload more on the wire. A subclass says what happens when
@@ -43,10 +44,9 @@ class Sender:
     """
 
     def __init__(self, events: EventQueue, line: Line, *, keeps_history: bool = True) -> None:
-        self.line = line
+        super().__init__(line)
         self.events = events
         self._keeps_history = keeps_history
-        self.history = array("q")
         self._append = self.history.frombytes
         self.varied = array("q")
         """``VARIED_NUMBERS`` numbers for each stretch of ``history`` in which a stream's rate has changed.

@@ -1,11 +1,9 @@
 """Simulate the transfers of activations and gradients over stage boundaries, alone or shared by a DP-cell."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from functools import partial
 
 from wanbed.runner.simulator.event_queue import Event, EventQueue
-from wanbed.runner.tcp.channel import Accepted, Channel, Known, Left
+from wanbed.runner.tcp.channel import Channel, Known, PrivateChannel, Transfer
 from wanbed.testbed.network.flow_model.line import Line
 from wanbed.testbed.network.flow_model.striping import Striping
 
@@ -20,79 +18,232 @@ Released = Callable[[int], None]
 """Called once it is known when the last byte of a transfer has left its own sender, with that time."""
 
 
-class _Offer:
-    """A transfer under way, and the times known so far. ``missing`` counts the parts whose times are not known yet."""
+class Delivery(Event):
+    """Something that goes over a boundary, which may be an event too: its arrival. A subclass says what follows.
 
-    __slots__ = (
-        "arrived",
-        "first_arrival_ns",
-        "first_left_ns",
-        "last_arrival_ns",
-        "last_left_ns",
-        "missing",
-        "own_left_ns",
-        "released",
-        "time_ns",
-    )
+    ``is_awaited`` is whether ``released`` is to be called.
+    """
 
-    def __init__(self, time_ns: int, arrived: Arrived, released: Released | None, missing: int) -> None:
-        self.time_ns = time_ns
-        self.arrived = arrived
-        self.released = released
-        self.missing = missing
-        self.first_left_ns = self.first_arrival_ns = self.own_left_ns = -1
-        self.last_left_ns = self.last_arrival_ns = 0
+    __slots__ = ("is_awaited",)
 
-
-class _Part(Event):
-    """The part of a transfer that goes over the channel of one cell mate, from the time of the event on."""
-
-    __slots__ = ("accepted", "left", "mate", "size_bytes", "transfers")
-
-    def __init__(
-        self, transfers: "SharedTransfers", mate: int, size_bytes: int, left: Left, accepted: Accepted | None
-    ) -> None:
+    def __init__(self, *, is_awaited: bool = False) -> None:
         self.turn = 0
-        self.transfers = transfers
-        self.mate = mate
+        self.is_awaited = is_awaited
+
+    def known(self, first_left_ns: int, last_left_ns: int, first_arrival_ns: int, last_arrival_ns: int) -> None:
+        """Handle that all its times are known. They may be in the future."""
+
+    def released(self, left_ns: int) -> None:
+        """Handle that it is known when the last byte has left its own sender. Called once, if it ``is_awaited``."""
+
+
+class _ToldDelivery(Delivery):
+    """A delivery that calls functions."""
+
+    __slots__ = ("_arrived", "_released")
+
+    def __init__(self, arrived: Arrived, released: Released | None) -> None:
+        super().__init__(is_awaited=released is not None)
+        self._arrived = arrived
+        self._released = released
+
+    def known(self, first_left_ns: int, last_left_ns: int, first_arrival_ns: int, last_arrival_ns: int) -> None:
+        """Call the function."""
+        self._arrived(first_left_ns, last_left_ns, first_arrival_ns, last_arrival_ns)
+
+    def released(self, left_ns: int) -> None:
+        """Call the function."""
+        if self._released is not None:
+            self._released(left_ns)
+
+
+class Transfers:
+    """One direction of a boundary, of one pipeline or of all pipelines of a DP-cell."""
+
+    def send(self, now_ns: int, mate: int, microbatch: int, delivery: Delivery) -> None:
+        """Queue what pipeline number ``mate`` of the DP-cell has produced."""
+        raise NotImplementedError
+
+    def offer(
+        self, now_ns: int, mate: int, microbatch: int, arrived: Arrived, released: Released | None = None
+    ) -> None:
+        """Queue what a pipeline has produced. Call ``arrived`` and ``released`` once the times are known."""
+        self.send(now_ns, mate, microbatch, _ToldDelivery(arrived, released))
+
+    def request(self, now_ns: int, mate: int, known: Known) -> None:
+        """Ask, from the sending end, for a message of the other direction, of pipeline ``mate`` of the DP-cell.
+
+        Call ``known`` with the time at which the other end knows.
+        """
+        raise NotImplementedError
+
+
+class _Own(Transfer):
+    """What one pipeline sends over its own channel."""
+
+    __slots__ = ("_channel", "_delivery")
+
+    def __init__(self, channel: Channel, available_ns: int, size_bytes: int, striping: Striping | None) -> None:
+        self.available_ns = available_ns
         self.size_bytes = size_bytes
-        self.left = left
-        self.accepted = accepted
+        self.striping = striping
+        self.at_once = True
+        self.is_watched = False
+        self.following = None
+        self._channel = channel
+        self._delivery: Delivery | None = None
 
-    def happen(self, now_ns: int) -> None:
-        """Queue the part."""
-        self.transfers.queue(now_ns, self)
+    def carry(self, delivery: Delivery) -> None:
+        """Carry it over the channel."""
+        self._delivery = delivery
+        self.is_watched = delivery.is_awaited and self._channel.releases_when_accepted
+        self._channel.send(self)
+
+    def left(self, first_ns: int, last_ns: int) -> None:
+        """Report all times."""
+        channel, delivery = self._channel, self._delivery
+        assert delivery is not None
+        delivery.known(first_ns, last_ns, channel.arrival_ns(first_ns), channel.arrival_ns(last_ns))
+        if delivery.is_awaited and not self.is_watched:
+            delivery.released(last_ns)
+
+    def accepted(self, at_ns: int) -> None:
+        """Release the sender."""
+        assert self._delivery is not None
+        self._delivery.released(at_ns)
 
 
-class OwnTransfers:
-    """One direction of a boundary of one pipeline, over its own channel. Transfers keep the order of ``offer``."""
+class OwnTransfers(Transfers):
+    """One direction of a boundary of one pipeline, over its own channel. Transfers keep the order of ``send``."""
+
+    __slots__ = ("_channel", "_private", "_size_bytes", "_striping")
 
     def __init__(self, channel: Channel, size_bytes: int, striping: Striping | None = None) -> None:
         self._channel = channel
+        self._private = channel if isinstance(channel, PrivateChannel) else None
         self._size_bytes = size_bytes
         self._striping = striping
 
-    def offer(
-        self, now_ns: int, pipeline: int, microbatch: int, arrived: Arrived, released: Released | None = None
-    ) -> None:
+    def send(self, now_ns: int, mate: int, microbatch: int, delivery: Delivery) -> None:
         """Queue a transfer."""
-        channel = self._channel
-
-        def left(start_ns: int, end_ns: int) -> None:
-            arrived(start_ns, end_ns, channel.arrival_ns(start_ns), channel.arrival_ns(end_ns))
-            if released is not None and not channel.releases_when_accepted:
-                released(end_ns)
-
-        accepted = released if channel.releases_when_accepted else None
-        self._channel.queue(now_ns, self._size_bytes, left, self._striping, accepted=accepted)
+        private = self._private
+        if private is None:
+            _Own(self._channel, now_ns, self._size_bytes, self._striping).carry(delivery)
+            return
+        first_ns, last_ns = private.transmit(now_ns, self._size_bytes, self._striping)
+        latency_ns = private.line.latency_ns
+        delivery.known(first_ns, last_ns, first_ns + latency_ns, last_ns + latency_ns)
+        if delivery.is_awaited:
+            delivery.released(last_ns)
 
     def request(self, now_ns: int, mate: int, known: Known) -> None:
         """Send the request for a message of the other direction. Call ``known`` with the time at which it arrives."""
         self._channel.request(now_ns, known)
 
 
-@dataclass
-class SharedTransfers:
+class _Sharing:
+    """A transfer of a DP-cell under way, and the times known so far. ``missing`` counts the parts without times yet."""
+
+    __slots__ = (
+        "delivery",
+        "first_arrival_ns",
+        "first_left_ns",
+        "last_arrival_ns",
+        "last_left_ns",
+        "missing",
+        "own_left_ns",
+        "time_ns",
+    )
+
+    def __init__(self, time_ns: int, delivery: Delivery, missing: int) -> None:
+        self.time_ns = time_ns
+        self.delivery = delivery
+        self.missing = missing
+        self.first_left_ns = self.first_arrival_ns = self.own_left_ns = -1
+        self.last_left_ns = self.last_arrival_ns = 0
+
+
+class _Part(Transfer):
+    """The part of a transfer that goes over the channel of one cell mate.
+
+    All of it has left by ``whole_ns`` at the earliest, and arrives ``gather_ns`` later than over the channel alone. The
+    sender of its ``is_own`` part is released once that has left and all other parts have, by ``scattered_ns``.
+    """
+
+    __slots__ = ("_channel", "_gather_ns", "_is_own", "_scattered_ns", "_sharing", "_transfers", "_whole_ns")
+
+    def __init__(
+        self,
+        transfers: "SharedTransfers",
+        channel: Channel,
+        sharing: _Sharing,
+        *,
+        available_ns: int,
+        size_bytes: int,
+        striping: Striping | None,
+        is_own: bool,
+        scattered_ns: int,
+        whole_ns: int,
+        gather_ns: int,
+    ) -> None:
+        self.available_ns = available_ns
+        self.size_bytes = size_bytes
+        self.striping = striping
+        self.at_once = True
+        self.following = None
+        self._transfers = transfers
+        self._channel = channel
+        self._sharing = sharing
+        self._is_own = is_own
+        self._scattered_ns = scattered_ns
+        self._whole_ns = whole_ns
+        self._gather_ns = gather_ns
+        self.is_watched = is_own and sharing.delivery.is_awaited and channel.releases_when_accepted
+
+    def carry(self) -> None:
+        """Carry it over the channel."""
+        self._channel.send(self)
+
+    def left(self, first_ns: int, last_ns: int) -> None:
+        """Note its times, and report those of the whole transfer with the last part."""
+        sharing = self._sharing
+        if self._is_own and sharing.delivery.is_awaited and not self.is_watched:
+            self.accepted(last_ns)
+        end_ns = max(last_ns, self._whole_ns)
+        first_arrival_ns = self._channel.arrival_ns(first_ns) + self._gather_ns
+        last_arrival_ns = self._channel.arrival_ns(end_ns) + self._gather_ns
+        if sharing.first_left_ns < 0 or first_ns < sharing.first_left_ns:
+            sharing.first_left_ns = first_ns
+        if sharing.first_arrival_ns < 0 or first_arrival_ns < sharing.first_arrival_ns:
+            sharing.first_arrival_ns = first_arrival_ns
+        sharing.last_left_ns = max(sharing.last_left_ns, end_ns)
+        sharing.last_arrival_ns = max(sharing.last_arrival_ns, last_arrival_ns)
+        sharing.missing -= 1
+        if not sharing.missing:
+            self._transfers.deliver(sharing)
+
+    def accepted(self, at_ns: int) -> None:
+        """Release the sender."""
+        sharing = self._sharing
+        sharing.own_left_ns = max(at_ns, self._scattered_ns)
+        sharing.delivery.released(sharing.own_left_ns)
+
+
+class _PartThere(Event):
+    """The arrival of the first chunk of a part at the cell mate that sends it on."""
+
+    __slots__ = ("part",)
+
+    def __init__(self, part: _Part) -> None:
+        self.turn = 0
+        self.part = part
+
+    def happen(self, now_ns: int) -> None:
+        """Queue the part."""
+        self.part.carry()
+
+
+class SharedTransfers(Transfers):
     """One direction of a boundary of a DP-cell under temporal sharing: the cell's pipelines take turns on all channels.
 
     ``channels`` has one for each of the C pipelines of the DP-cell. A transfer of A bytes of pipeline p is cut into C
@@ -110,44 +261,45 @@ class SharedTransfers:
     striping of each mate's part over the connections of its node pair.
     """
 
-    events: EventQueue
-    channels: Sequence[Channel]
-    size_bytes: int
-    chunk_bytes: int
-    scatter: Line
-    gather: Line
-    turns: Sequence[tuple[int, int]] = ()
-    stripings: Sequence[Striping | None] | None = None
-    _waiting: dict[tuple[int, int], _Offer] = field(default_factory=dict)
-    _position: int = 0
-    _scatter_ns: int = field(init=False)
-    """Until all of the largest part has been scattered, and until its first chunk has."""
-    _scatter_first_ns: int = field(init=False)
-    _gather_chunk_ns: int = field(init=False)
-    _gather_ns: int = field(init=False)
-    """Until all parts have been gathered, over the receiver's port."""
-
-    def __post_init__(self) -> None:
-        count = len(self.channels)
-        largest_bytes = -(-self.size_bytes // count)
-        chunk_bytes = min(self.chunk_bytes, largest_bytes)
-        self._scatter_ns = self.scatter.latency_ns + self.scatter.duration_ns(largest_bytes)
-        self._scatter_first_ns = self.scatter.latency_ns + self.scatter.duration_ns(chunk_bytes)
-        self._gather_chunk_ns = self.gather.latency_ns + self.gather.duration_ns(self.chunk_bytes)
-        self._gather_ns = self.gather.duration_ns(self.size_bytes * (count - 1) // count)
-
-    def offer(
-        self, now_ns: int, mate: int, microbatch: int, arrived: Arrived, released: Released | None = None
+    def __init__(
+        self,
+        events: EventQueue,
+        channels: Sequence[Channel],
+        size_bytes: int,
+        chunk_bytes: int,
+        *,
+        scatter: Line,
+        gather: Line,
+        turns: Sequence[tuple[int, int]] = (),
+        stripings: Sequence[Striping | None] | None = None,
     ) -> None:
+        self.events = events
+        self.channels = list(channels)
+        self.turns = turns
+        self._count = count = len(self.channels)
+        self._stripings = [None] * count if stripings is None else list(stripings)
+        self._parts_bytes = [size_bytes * (mate + 1) // count - size_bytes * mate // count for mate in range(count)]
+        self._waiting: dict[tuple[int, int], _Sharing] = {}
+        self._position = 0
+        self._largest_bytes = largest_bytes = -(-size_bytes // count)
+        self._chunk_bytes = min(chunk_bytes, largest_bytes)
+        # Until all of the largest part has been scattered, and until its first chunk has.
+        self._scatter_ns = scatter.latency_ns + scatter.duration_ns(largest_bytes)
+        self._scatter_first_ns = scatter.latency_ns + scatter.duration_ns(self._chunk_bytes)
+        self._gather_chunk_ns = gather.latency_ns + gather.duration_ns(chunk_bytes)
+        # Until all parts have been gathered, over the receiver's port.
+        self._gather_ns = gather.duration_ns(size_bytes * (count - 1) // count)
+
+    def send(self, now_ns: int, mate: int, microbatch: int, delivery: Delivery) -> None:
         """Send a transfer of pipeline number ``mate`` of the DP-cell: at once, or with ``turns`` in its turn.
 
         It has left its sender when the sender's own part and the parts for its cell mates have.
         """
-        offer = _Offer(now_ns, arrived, released, len(self.channels))
+        sharing = _Sharing(now_ns, delivery, self._count)
         if not self.turns:
-            self._send(mate, offer)
+            self._send(mate, sharing)
             return
-        self._waiting[mate, microbatch] = offer
+        self._waiting[mate, microbatch] = sharing
         while (turn := self.turns[self._position]) in self._waiting:
             self._position = (self._position + 1) % len(self.turns)
             self._send(turn[0], self._waiting.pop(turn))
@@ -156,66 +308,31 @@ class SharedTransfers:
         """Do as ``OwnTransfers.request`` over the channel of that mate, which its receiver is at the end of."""
         self.channels[mate].request(now_ns, known)
 
-    def _send(self, owner: int, offer: _Offer) -> None:
-        count = len(self.channels)
-        chunk_bytes = min(self.chunk_bytes, -(-self.size_bytes // count))
-        scattered_ns = offer.time_ns + self._scatter_ns
-        first_ns = offer.time_ns + self._scatter_first_ns
-        for mate, channel in enumerate(self.channels):
-            size_bytes = self.size_bytes * (mate + 1) // count - self.size_bytes * mate // count
-            available_ns = offer.time_ns if mate == owner else first_ns
-            whole_ns = 0 if mate == owner else scattered_ns + channel.line.duration_ns(chunk_bytes)
-            left, accepted = self._leaving(owner, mate, offer, whole_ns), None
-            if mate == owner and offer.released is not None:
-                release = partial(self._release, offer, offer.released, scattered_ns)
-                if channel.releases_when_accepted:
-                    accepted = release
-                else:
-                    left = self._releasing(release, left)
-            part = _Part(self, mate, size_bytes, left, accepted)
-            if self.turns or available_ns <= offer.time_ns:
-                self.queue(available_ns, part)
+    def _send(self, owner: int, sharing: _Sharing) -> None:
+        time_ns = sharing.time_ns
+        scattered_ns = time_ns + self._scatter_ns
+        first_ns = time_ns + self._scatter_first_ns
+        for mate in range(self._count):
+            channel, is_own = self.channels[mate], mate == owner
+            part = _Part(
+                self,
+                channel,
+                sharing,
+                available_ns=time_ns if is_own else first_ns,
+                size_bytes=self._parts_bytes[mate],
+                striping=self._stripings[mate],
+                is_own=is_own,
+                scattered_ns=scattered_ns,
+                whole_ns=0 if is_own else scattered_ns + channel.line.duration_ns(self._chunk_bytes),
+                gather_ns=0 if is_own else self._gather_chunk_ns,
+            )
+            if self.turns or part.available_ns <= time_ns:
+                channel.send(part)
             else:
-                self.events.add(available_ns, part)
+                self.events.add(part.available_ns, _PartThere(part))
 
-    def queue(self, available_ns: int, part: _Part) -> None:
-        """Queue a part on the channel of its cell mate."""
-        striping = None if self.stripings is None else self.stripings[part.mate]
-        self.channels[part.mate].queue(available_ns, part.size_bytes, part.left, striping, accepted=part.accepted)
-
-    def _leaving(self, owner: int, mate: int, offer: _Offer, whole_ns: int) -> Callable[[int, int], None]:
-        channel = self.channels[mate]
-
-        def left(start_ns: int, end_ns: int) -> None:
-            end_ns = max(end_ns, whole_ns)
-            first_ns, last_ns = channel.arrival_ns(start_ns), channel.arrival_ns(end_ns)
-            if mate != owner:
-                chunk_ns = self._gather_chunk_ns
-                first_ns, last_ns = first_ns + chunk_ns, last_ns + chunk_ns
-            offer.first_left_ns = start_ns if offer.first_left_ns < 0 else min(offer.first_left_ns, start_ns)
-            offer.first_arrival_ns = first_ns if offer.first_arrival_ns < 0 else min(offer.first_arrival_ns, first_ns)
-            offer.last_left_ns = max(offer.last_left_ns, end_ns)
-            offer.last_arrival_ns = max(offer.last_arrival_ns, last_ns)
-            offer.missing -= 1
-            if not offer.missing:
-                self._deliver(offer)
-
-        return left
-
-    @staticmethod
-    def _release(offer: _Offer, released: Released, scattered_ns: int, left_ns: int) -> None:
-        offer.own_left_ns = max(left_ns, scattered_ns)
-        released(offer.own_left_ns)
-
-    @staticmethod
-    def _releasing(release: Accepted, then: Left) -> Left:
-        def left(start_ns: int, end_ns: int) -> None:
-            release(end_ns)
-            then(start_ns, end_ns)
-
-        return left
-
-    def _deliver(self, offer: _Offer) -> None:
-        offer.last_arrival_ns = max(offer.last_arrival_ns, offer.first_arrival_ns + self._gather_ns)
-        left_ns = offer.last_left_ns if offer.released is None else offer.own_left_ns
-        offer.arrived(offer.first_left_ns, left_ns, offer.first_arrival_ns, offer.last_arrival_ns)
+    def deliver(self, sharing: _Sharing) -> None:
+        """Report the times of a transfer of which no part is missing."""
+        last_arrival_ns = max(sharing.last_arrival_ns, sharing.first_arrival_ns + self._gather_ns)
+        left_ns = sharing.own_left_ns if sharing.delivery.is_awaited else sharing.last_left_ns
+        sharing.delivery.known(sharing.first_left_ns, left_ns, sharing.first_arrival_ns, last_arrival_ns)

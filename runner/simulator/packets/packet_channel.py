@@ -3,7 +3,6 @@
 Its chunks go over whichever of its connections has room first. Channels share the ways of their hosts.
 """
 
-from array import array
 from bisect import insort
 from collections import deque
 from collections.abc import Callable
@@ -13,9 +12,8 @@ from wanbed.runner.simulator.packets.congestion_control import Bbr, Cubic
 from wanbed.runner.simulator.packets.receiver import Receiver
 from wanbed.runner.simulator.packets.sender import TcpSender
 from wanbed.runner.simulator.packets.way import Gateways
-from wanbed.runner.tcp.channel import Accepted, Known, Left
+from wanbed.runner.tcp.channel import Channel, Known, Transfer
 from wanbed.testbed.network.flow_model.line import Line
-from wanbed.testbed.network.flow_model.striping import Striping
 from wanbed.testbed.network.shared_rate import most_frames
 from wanbed.testbed.network.tcp_settings import TcpSettings
 from wanbed.workloads.transport.chunk_queues import ChunkQueue, QueuedChunk
@@ -24,6 +22,21 @@ from wanbed.workloads.transport.link import FRAMES_ALONE
 
 ChunkArrived = Callable[[int, int, QueuedChunk], None]
 """Called when a chunk is there, with the times at which its first byte was handed to the kernel and its last came."""
+
+
+class _Request(Transfer):
+    """A request over a channel. ``known`` is called with the time at which it arrives."""
+
+    __slots__ = ("_channel", "_known")
+
+    def __init__(self, channel: Channel, now_ns: int, known: Known) -> None:
+        super().__init__(now_ns, HEADER_BYTES)
+        self._channel = channel
+        self._known = known
+
+    def left(self, first_ns: int, last_ns: int) -> None:
+        """Report when it arrives."""
+        self._known(self._channel.arrival_ns(last_ns))
 
 
 class _Sent:
@@ -38,25 +51,24 @@ class _Sent:
         """Handle that one chunk is there; the line has that latency."""
 
 
-class _Transfer(_Sent):
-    """A queued transfer: the arguments of ``Channel.queue``, and what has become of its chunks."""
+class _Chunks(_Sent):
+    """The chunks of a queued transfer, and what has become of them."""
 
     __slots__ = (
-        "accepted",
         "available_ns",
         "chunks",
         "first_ns",
         "last_ns",
-        "left",
         "size_bytes",
+        "told",
         "unaccepted",
         "unbegun",
         "whole",
     )
 
-    def __init__(self, available_ns: int, size_bytes: int, chunks: int, left: Left, accepted: Accepted | None) -> None:
-        self.available_ns, self.size_bytes = available_ns, size_bytes
-        self.left, self.accepted = left, accepted
+    def __init__(self, transfer: Transfer, chunks: int) -> None:
+        self.available_ns, self.size_bytes = transfer.available_ns, transfer.size_bytes
+        self.told = transfer
         self.chunks = self.unbegun = self.unaccepted = self.whole = chunks
         self.first_ns = self.last_ns = -1
 
@@ -70,15 +82,15 @@ class _Transfer(_Sent):
 
     def accept(self, now_ns: int) -> None:
         self.unaccepted -= 1
-        if not self.unaccepted and self.accepted is not None:
-            self.accepted(now_ns)
+        if not self.unaccepted and self.told.is_watched:
+            self.told.accepted(now_ns)
 
     def arrive(self, at_ns: int, latency_ns: int) -> None:
         self.whole -= 1
         self.last_ns = max(self.last_ns, at_ns)
         if not self.whole:
             left_ns = self.last_ns - latency_ns
-            self.left(min(self.first_ns, left_ns), left_ns)
+            self.told.left(min(self.first_ns, left_ns), left_ns)
 
 
 class _Chunk(_Sent):
@@ -109,7 +121,7 @@ def _precedence(served: _Served) -> int:
     return served.precedence
 
 
-class PacketChannel:
+class PacketChannel(Channel):
     """A ``Channel`` over connections that are followed packet by packet.
 
     As in the transport, a connection begins a chunk when the socket has room, the longest unused connection first; one
@@ -118,16 +130,15 @@ class PacketChannel:
     """
 
     def __init__(self, events: EventQueue, line: Line) -> None:
-        self.line = line
-        self.history = array("q")
+        super().__init__(line)
         self._events = events
         self._senders: list[TcpSender] = []
         self._watched: set[TcpSender] = set()
         self._ends: dict[TcpSender, deque[tuple[int, _Sent]]] = {}
         self._unaccepted: dict[TcpSender, deque[tuple[int, _Sent]]] = {}
-        self._requests: deque[_Transfer] = deque()
+        self._requests: deque[_Chunks] = deque()
         self._served: list[_Served] = []
-        self._waiting: deque[_Transfer] = deque()
+        self._waiting: deque[_Chunks] = deque()
         self._begun = 0
         self._is_offering = False
         self._is_dealing = False
@@ -150,29 +161,15 @@ class PacketChannel:
         """Return what ``Channel.releases_when_accepted`` describes: it has the kernel's buffers."""
         return True
 
-    def arrival_ns(self, left_ns: int) -> int:
-        """Return when a byte arrives that has left at that time, jitter apart."""
-        return left_ns + self.line.latency_ns
+    def send(self, transfer: Transfer) -> None:
+        """Queue a transfer as ``Channel.send`` says. It is told that it has left when its last missing segment is sent.
 
-    def report_ns(self, now_ns: int) -> int:
-        """Return when the sender knows what the receiver reports now."""
-        return now_ns + self.line.return_ns
-
-    def queue(
-        self,
-        available_ns: int,
-        size_bytes: int,
-        left: Left,
-        striping: Striping | None = None,
-        *,
-        accepted: Accepted | None = None,
-        at_once: bool = True,
-    ) -> None:
-        """Queue a transfer as ``Channel.queue`` says. ``left`` is called when its last missing segment is sent."""
-        chunks = 1 if striping is None else max(min(striping.chunks, size_bytes), 1)
-        transfer = _Transfer(available_ns, size_bytes, chunks, left, accepted)
-        self._waiting.append(transfer)
-        self._events.at(max(available_ns, self._events.now_ns), self._available, transfer)
+        Jitter apart: what has left arrives a latency later.
+        """
+        striping, size_bytes = transfer.striping, transfer.size_bytes
+        queued = _Chunks(transfer, 1 if striping is None else max(min(striping.chunks, size_bytes), 1))
+        self._waiting.append(queued)
+        self._events.at(max(queued.available_ns, self._events.now_ns), self._available, queued)
 
     def serve(self, queue: ChunkQueue, precedence: int, arrived: ChunkArrived) -> None:
         """Send the chunks of ``queue`` from now on, before transfers, and before queues of a higher ``precedence``.
@@ -188,20 +185,16 @@ class PacketChannel:
 
     def request(self, now_ns: int, known: Known) -> None:
         """Send a request as ``Channel.request`` says, on the connection that is writable first."""
+        queued = _Chunks(_Request(self, now_ns, known), 1)
+        self._requests.appendleft(queued)
+        self._events.at(max(now_ns, self._events.now_ns), self._available, queued)
 
-        def left(_: int, end_ns: int) -> None:
-            known(self.arrival_ns(end_ns))
-
-        transfer = _Transfer(now_ns, HEADER_BYTES, 1, left, None)
-        self._requests.appendleft(transfer)
-        self._events.at(max(now_ns, self._events.now_ns), self._available, transfer)
-
-    def _available(self, now_ns: int, transfer: _Transfer) -> None:
+    def _available(self, now_ns: int, transfer: _Chunks) -> None:
         if not transfer.size_bytes:
             self._waiting.remove(transfer)
-            transfer.left(now_ns, now_ns)
-            if transfer.accepted is not None:
-                transfer.accepted(now_ns)
+            transfer.told.left(now_ns, now_ns)
+            if transfer.told.is_watched:
+                transfer.told.accepted(now_ns)
             return
         self._offer(now_ns)
 

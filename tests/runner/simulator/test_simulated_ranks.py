@@ -22,7 +22,7 @@ class Sums:
 
 
 def test_a_rank_that_begins_again_is_the_same_and_does_nothing_yet() -> None:
-    what = RankState(1, 2, 3, 4, 5, durations_ns=[{ActionKind.FORWARD: 7}], numbers=[8], optimizer_ns=9)
+    what = RankState(1, 2, 3, 4, 5, costs_ns=[7], numbers=[8], optimizer_ns=9)
     under_way = replace(what, iteration=6, busy=True, held=True, schedule=object(), unsent=2, sent_ns=3, updates=True)
     assert replace(under_way, done=True, lost=True, unended=1).begun_again(4) == replace(what, iteration=4)
 
@@ -56,7 +56,7 @@ def test_ranks_are_those_of_the_given_pipelines_one_pipeline_after_the_other() -
         *((0, 4, 2, 0, 2), (1, 5, 2, 1, 2)),
         *((2, 10, 5, 0, 1), (3, 11, 5, 1, 1)),
     ]
-    assert [each.durations_ns[0][ActionKind.FORWARD] for each in ranks] == [10**6, 2 * 10**6] * 2
+    assert [each.costs_ns[list(ActionKind).index(ActionKind.FORWARD)] for each in ranks] == [10**6, 2 * 10**6] * 2
     assert {each.optimizer_ns for each in ranks} == {5 * 10**6}
     assert [each.buckets_bytes for each in ranks] == [(), (32 * 1024, 32 * 1024)] * 2
 

@@ -24,7 +24,8 @@ def channel(latency_ns: int = 0) -> PrivateChannel:
 def shared(
     count: int, size_bytes: int, turns: tuple[tuple[int, int], ...] = (), inside: Line = FREE
 ) -> SharedTransfers:
-    return SharedTransfers(EventQueue(), [channel(5) for _ in range(count)], size_bytes, 10, inside, inside, turns)
+    channels = [channel(5) for _ in range(count)]
+    return SharedTransfers(EventQueue(), channels, size_bytes, 10, scatter=inside, gather=inside, turns=turns)
 
 
 Offer = tuple[int, int, int]

@@ -26,6 +26,7 @@ CORE_MODULES = (
     "wanbed.runner.simulator.simulated_ranks",
     "wanbed.runner.simulator.training",
     "wanbed.runner.tcp.channel",
+    "wanbed.runner.tcp.number_rows",
     "wanbed.testbed.network.flow_model.congestion_window",
     "wanbed.testbed.network.flow_model.fair_share",
     "wanbed.testbed.network.flow_model.line",

@@ -27,10 +27,11 @@ from wanbed.runner.simulator.deadlock import SimulationError, deadlock, event_te
 from wanbed.runner.simulator.event_queue import Event, EventQueue, Handler
 from wanbed.runner.simulator.event_run import let_signals_in
 from wanbed.runner.simulator.rings.ring_all_reduce import BucketSum
-from wanbed.runner.simulator.simulated_ranks import NUMBERS, RankState, SpanRows, culprit_of, simulated_ranks
+from wanbed.runner.simulator.simulated_ranks import NUMBERS, RankState, culprit_of, simulated_ranks
 from wanbed.runner.simulator.simulated_spans import WorkNumbers
 from wanbed.runner.simulator.simulation import KIND_CODES, NO_PEER
 from wanbed.runner.simulator.surroundings import GpuSharing, Surroundings
+from wanbed.runner.tcp.number_rows import NumberRows
 from wanbed.runner.trainings.local_updates.simulation import Synchronizations
 from wanbed.workloads.message import Message, MessageKind
 from wanbed.workloads.schedules.action import Action, ActionKind
@@ -57,6 +58,7 @@ _GRADIENT: Final = MessageKind.GRADIENT
 _ACTION_CODES: Final = {kind: KIND_CODES[kind.value] for kind in ActionKind}
 _KIND_NUMBERS: Final = {kind: number for number, kind in enumerate(ActionKind)}
 _NO_SLOT: Final = -1
+_BATCH: Final = 512 * NUMBERS
 _TOLD: Final = 5
 """So many of the last events are told of a deadlock."""
 
@@ -193,7 +195,7 @@ class Training:
         self._numbers_at_end = 0
         self._last: list[Event | None] = [None] * _TOLD
         self._happened = 0
-        self.rows = SpanRows()
+        self.rows = NumberRows(_BATCH)
         """Eight numbers for each span: rank, kind's code, iteration, microbatch, start, end, size and peer's rank.
 
         Times are in nanoseconds, sizes in bytes. With virtual stages the microbatch is a number of ``WorkNumbers``.
@@ -457,7 +459,16 @@ class Training:
         run.step = step.following
         self._note(ended)
         number = rank.numbers[step.chunk] + step.microbatch
-        self.rows.extend((rank.rank, step.code, rank.iteration, number, ended.start_ns, now_ns, 0, NO_PEER))
+        self.rows.add_span(
+            rank.rank,
+            step.code,
+            rank.iteration,
+            number,
+            start_ns=ended.start_ns,
+            end_ns=now_ns,
+            size=0,
+            peer=NO_PEER,
+        )
         ships = step.ships
         if ships is not None:
             self._ship(rank, now_ns, ships)
@@ -567,9 +578,26 @@ class Training:
     ) -> None:
         """Handle that all times of a message are known."""
         rank, receiver, iteration, size_bytes = sent.sender, sent.rank, sent.iteration, sent.size_bytes
-        left_ns, arrival_ns = (first_left_ns, last_left_ns), (first_arrival_ns, last_arrival_ns)
-        self.rows.extend((rank.rank, _SEND, iteration, sent.sent, *left_ns, size_bytes, receiver.rank))
-        self.rows.extend((receiver.rank, _RECEIVE, iteration, sent.received, *arrival_ns, size_bytes, rank.rank))
+        self.rows.add_span(
+            rank.rank,
+            _SEND,
+            iteration,
+            sent.sent,
+            start_ns=first_left_ns,
+            end_ns=last_left_ns,
+            size=size_bytes,
+            peer=receiver.rank,
+        )
+        self.rows.add_span(
+            receiver.rank,
+            _RECEIVE,
+            iteration,
+            sent.received,
+            start_ns=first_arrival_ns,
+            end_ns=last_arrival_ns,
+            size=size_bytes,
+            peer=rank.rank,
+        )
         if not sent.is_awaited:
             rank.unsent -= 1
             rank.sent_ns = max(rank.sent_ns, last_left_ns)

@@ -2,7 +2,9 @@
 
 from array import array
 from collections.abc import Callable
+from typing import Final
 
+from wanbed.runner.tcp.number_rows import NumberRows
 from wanbed.testbed.network.flow_model.line import Line
 from wanbed.testbed.network.flow_model.striping import Striping
 from wanbed.testbed.network.flow_model.window import BOUNDED, TcpWindow
@@ -17,6 +19,10 @@ not the sender."""
 
 Known = Callable[[int], None]
 """Called once, with the time at which a request arrives, which may be in the future."""
+
+
+_BATCH: Final = 48
+"""There are many channels: few of each one's stretches wait to be packed."""
 
 
 class Transfer:
@@ -89,11 +95,16 @@ class Channel:
     left at a constant rate: start (ns), end (ns) and payload bytes.
     """
 
-    __slots__ = ("history", "line")
+    __slots__ = ("_stretches", "line")
 
     def __init__(self, line: Line) -> None:
         self.line = line
-        self.history: array[int] = array("q")
+        self._stretches = NumberRows(_BATCH)
+
+    @property
+    def history(self) -> "array[int]":
+        """All stretches so far."""
+        return self._stretches.numbers
 
     @property
     def releases_when_accepted(self) -> bool:
@@ -200,7 +211,7 @@ class PrivateChannel(Channel):
             else:
                 window.sent(now_ns, end_ns, part, limited=part == allowed)
             if self._keeps_history:
-                self.history.extend((now_ns, end_ns, part))
+                self._stretches.add_stretch(now_ns, end_ns, part)
             now_ns, unsent = end_ns, unsent - part
         self._free_ns = now_ns
         start_ns = now_ns if start_ns is None else start_ns

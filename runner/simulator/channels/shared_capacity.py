@@ -401,6 +401,21 @@ class SharedCapacity:
         for course in flow.courses:
             course.wake(now_ns)
 
+    def begin_again(self, channel: Sender, flow: NodePairFlow, now_ns: int) -> None:
+        """Let ``channel`` of ``flow``, whose stretch has ended now, begin another one at the same instant.
+
+        It is as if it had stopped. A flow that has no other channel, and that nobody limits, stays one of those that
+        send: only its rate is to be given again.
+        """
+        if flow.group is None and len(flow.sending) == 1:
+            flow.fixed_bps = 0
+            self._touch(flow, now_ns)
+            for course in flow.courses:
+                course.wake(now_ns)
+        else:
+            self.stop(channel, flow, now_ns)
+            self.begin(channel, flow, now_ns)
+
     def change(self, number: int, capacity_bps: int, flows: Iterable[NodePairFlow], now_ns: int) -> None:
         """Let a resource, which all of ``flows`` cross and no other flow, have another capacity from now on."""
         if capacity_bps == self._capacities_bps[number]:
@@ -678,7 +693,10 @@ class SharedCapacity:
         count = len(sending)
         if count == 1:
             for channel in sending:
-                self._give(channel, flow, (1, 0, False, channel.payload_share), now_ns, position)
+                if flow.group is None:
+                    channel.send_at(max(flow.fixed_bps, 1), now_ns, self._first_turn + position)
+                else:
+                    self._give(channel, flow, (1, 0, False, channel.payload_share), now_ns, position)
         else:
             bursts = [channel for channel in sending if channel.is_burst]
             for channel in sending:

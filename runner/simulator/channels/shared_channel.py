@@ -91,6 +91,7 @@ class SharedChannel(Sender):
         self._last = self._current = _NOTHING
         self._unsent = 0
         self._queued = 0
+        self._is_in_flow = False
         self._steps = 0
         self._first_ns: int | None = None
         self._let_out_ns: int | None = None
@@ -141,6 +142,7 @@ class SharedChannel(Sender):
         alone = self._flow.opposite is None or self._steps > _MOST_STEPS
         self._openly = openly = alone and self._open_bytes > 0 and self._window.opens_for(self._open_bytes)
         if allowed <= 0 and not openly:
+            self._stop(now_ns)
             self.events.add(self._window.next_credit_ns, self._going_on)
             return
         part = self._unsent
@@ -155,7 +157,21 @@ class SharedChannel(Sender):
         self._part_ns, self._delay = None, None if alone else Delay()
         self.load(part, self._carried_bits_ns, now_ns)
         self.is_burst = transfer.at_once and part <= allowed < BOUNDED
-        self.capacity.begin(self, self._flow, now_ns)
+        self._begin(now_ns)
+
+    def _begin(self, now_ns: int) -> None:
+        """Send what has been loaded, as one of the flow's channels."""
+        if self._is_in_flow:
+            self.capacity.begin_again(self, self._flow, now_ns)
+        else:
+            self._is_in_flow = True
+            self.capacity.begin(self, self._flow, now_ns)
+
+    def _stop(self, now_ns: int) -> None:
+        """Send nothing for now."""
+        if self._is_in_flow:
+            self._is_in_flow = False
+            self.capacity.stop(self, self._flow, now_ns)
 
     def _report_if_accepted(self, transfer: Transfer, allowed: int, part: int, now_ns: int) -> int:
         """Call ``accepted`` if the windows let out all that is left. Return ``part``, or where it ends if they will."""
@@ -207,10 +223,10 @@ class SharedChannel(Sender):
         self._unsent -= self.part_bytes
         # A stretch ends on a whole nanosecond. One that only continues begins with the fraction left by the last one.
         self._carried_bits_ns = self.left_bits_ns(now_ns) if self._unsent and self._openly else 0
-        self.capacity.stop(self, self._flow, now_ns)
         if self._unsent:
             self.go_on(now_ns)
         else:
+            self._stop(now_ns)
             self._end_transfer(now_ns)
 
     def _end_transfer(self, now_ns: int) -> None:
@@ -306,6 +322,7 @@ class ChangingChannel(SharedChannel):
             self._send_accepted(now_ns)
             return
         if self._unsent and self._fails and not self._passes(now_ns):
+            self._stop(now_ns)
             return
         self._sends_first = not self._free_ns or (not self._window.in_flight_bytes and now_ns > self._free_ns)
         self._begins_ns = now_ns
@@ -316,7 +333,7 @@ class ChangingChannel(SharedChannel):
         self._limited = self.is_burst = False
         self._part_ns = self._delay = None
         self.load(self._accepted_bytes, self._carried_bits_ns, now_ns)
-        self.capacity.begin(self, self._flow, now_ns)
+        self._begin(now_ns)
 
     def _watch(self, now_ns: int) -> None:
         """Look at what is being sent again when the link changes."""

@@ -6,7 +6,6 @@ ends when the stream has served its threshold. So a change of their rate costs t
 
 from __future__ import annotations
 
-import struct
 from array import array
 from heapq import heappop, heappush
 from math import gcd
@@ -18,21 +17,25 @@ from wanbed.testbed.network.flow_model.line import Line
 
 BITS_NS: Final = 8 * 10**9
 _NEVER: Final = -1
-_PACKED: Final = struct.Struct("3q").pack
 VARIED_NUMBERS: Final = 7
 
 
 class _StretchEnd(Event):
-    """The end of a sender's stretch, outdated if the sender ends in another turn by then."""
+    """The end of a sender's stretch, outdated if the sender ends in another turn by then.
 
-    __slots__ = ("sender",)
+    ``is_due`` is whether it is among the events.
+    """
+
+    __slots__ = ("is_due", "sender")
 
     def __init__(self, sender: Sender) -> None:
         self.turn = 0
         self.sender = sender
+        self.is_due = False
 
     def happen(self, now_ns: int) -> None:
         """Let the sender end."""
+        self.is_due = False
         self.sender.end_stretch(now_ns, self.turn)
 
 
@@ -47,7 +50,6 @@ class Sender(Channel):
         super().__init__(line)
         self.events = events
         self._keeps_history = keeps_history
-        self._append = self.history.frombytes
         self.varied = array("q")
         """``VARIED_NUMBERS`` numbers for each stretch of ``history`` in which a stream's rate has changed.
 
@@ -74,7 +76,14 @@ class Sender(Channel):
         self._since_ns = 0
         self.part_bytes = 0
         self._noted = 0
+        # What is left, but for a stretch of which nothing has been counted yet: that is all of it.
         self._left_bits_ns = 0
+        self._carried_in_bits_ns = 0
+        self._is_whole = False
+        # The time of a byte at a rate, as a fraction in its lowest terms: products of small numbers cost least.
+        self._reduced_bps = 0
+        self._byte_ns = self._of = 1
+        self._end = _StretchEnd(self)
 
     @property
     def rate_bps(self) -> int:
@@ -94,7 +103,7 @@ class Sender(Channel):
     def load(self, size_bytes: int, carried_bits_ns: int, now_ns: int) -> None:
         """Begin a stretch of ``size_bytes``, without a rate yet. ``carried_bits_ns`` is added to what is to be sent."""
         self.part_bytes, self._noted = size_bytes, 0
-        self._left_bits_ns = size_bytes * self.bits_ns_per_byte + carried_bits_ns
+        self._carried_in_bits_ns, self._is_whole = carried_bits_ns, True
         self._rate_bps, self._since_ns = 0, now_ns
         self._begun, self._sends = False, True
 
@@ -103,6 +112,9 @@ class Sender(Channel):
         stream = self.stream
         if stream is not None:
             return self.threshold - stream.served(now_ns)
+        if self._is_whole:
+            self._is_whole = False
+            self._left_bits_ns = self.part_bytes * self.bits_ns_per_byte + self._carried_in_bits_ns
         if now_ns == self._since_ns:
             return self._left_bits_ns
         return self._left_bits_ns - self._rate_bps * self.payload_share * (now_ns - self._since_ns)
@@ -142,10 +154,10 @@ class Sender(Channel):
             if stream.since_ns > self._since_ns:
                 if changes > 1 and self._keeps_history:
                     whole, rest = divmod(self.threshold, self.bits_ns_per_byte)
-                    stretch = len(self.history) // 3, stream.number, self._seen, stream.changes
+                    stretch = len(self._stretches) // 3, stream.number, self._seen, stream.changes
                     self.varied.extend((*stretch, whole, rest, self.part_bytes - self._noted))
                 self._note(stream.since_ns, left_bits_ns)
-            self._left_bits_ns, self._since_ns = left_bits_ns, stream.since_ns
+            self._left_bits_ns, self._since_ns, self._is_whole = left_bits_ns, stream.since_ns, False
             self._turn = stream.turn + self.position
         self._rate_bps = stream.rate_bps
         self.stream = None
@@ -156,14 +168,30 @@ class Sender(Channel):
         if turn == self._added_turn:
             return
         self._added_turn = turn
-        rate_bps = self.rate_bps * self.payload_share
-        remaining_ns = -(-self.left_bits_ns(now_ns) // rate_bps)
-        self.events.add_in_turn(now_ns + remaining_ns if remaining_ns > 0 else now_ns, turn, _StretchEnd(self))
+        rate_bps = self.rate_bps
+        if self._is_whole and self.stream is None and now_ns == self._since_ns and not self._carried_in_bits_ns:
+            if rate_bps != self._reduced_bps:
+                self._reduce(rate_bps)
+            remaining_ns = -(-self.part_bytes * self._byte_ns // self._of)
+        else:
+            remaining_ns = -(-self.left_bits_ns(now_ns) // (rate_bps * self.payload_share))
+        end = self._end
+        if end.is_due:
+            end = _StretchEnd(self)
+        end.is_due = True
+        self.events.add_in_turn(now_ns + remaining_ns if remaining_ns > 0 else now_ns, turn, end)
+
+    def _reduce(self, rate_bps: int) -> None:
+        """Find out how long a byte takes at a rate."""
+        share_bps = rate_bps * self.payload_share
+        common = gcd(self.bits_ns_per_byte, share_bps)
+        self._reduced_bps = rate_bps
+        self._byte_ns, self._of = self.bits_ns_per_byte // common, share_bps // common
 
     def cut(self, now_ns: int) -> None:
         """End the stretch now: it is what has left of it."""
         self.leave()
-        left_bits_ns = self._left_bits_ns - self._rate_bps * self.payload_share * (now_ns - self._since_ns)
+        left_bits_ns = self.left_bits_ns(now_ns)
         if now_ns > self._since_ns:
             self._note(now_ns, left_bits_ns)
             self._since_ns = now_ns
@@ -182,7 +210,7 @@ class Sender(Channel):
 
     def _change_rate(self, rate_bps: int, now_ns: int, turn: int) -> None:
         if now_ns > self._since_ns:
-            left_bits_ns = self._left_bits_ns - self._rate_bps * self.payload_share * (now_ns - self._since_ns)
+            left_bits_ns = self.left_bits_ns(now_ns)
             self._note(now_ns, left_bits_ns)
             self._left_bits_ns, self._since_ns = left_bits_ns, now_ns
         self._rate_bps, self._turn = rate_bps, turn
@@ -196,11 +224,7 @@ class Sender(Channel):
         gone = self.part_bytes
         if left_bits_ns > 0:
             gone += -left_bits_ns // self.bits_ns_per_byte
-        # Packed in one go they take less time than ``extend`` takes for them, which raises what is to be raised.
-        try:
-            self._append(_PACKED(self._since_ns, now_ns, gone - self._noted))
-        except struct.error:
-            self.history.extend((self._since_ns, now_ns, gone - self._noted))
+        self._stretches.add_stretch(self._since_ns, now_ns, gone - self._noted)
         self._noted = gone
 
     def end_stretch(self, now_ns: int, turn: int) -> None:
@@ -209,12 +233,14 @@ class Sender(Channel):
             return
         if self.stream is not None:
             self.leave()
-        since_ns = self._since_ns
-        if now_ns > since_ns:
-            left_bits_ns = self._left_bits_ns - self._rate_bps * self.payload_share * (now_ns - since_ns)
-            self._left_bits_ns = left_bits_ns
+        if self._is_whole:
+            # All of it has left at one rate, but for less than goes in a nanosecond, which may have been too much.
+            if now_ns > self._since_ns:
+                self._note(now_ns, 0)
+        elif now_ns > self._since_ns:
+            left_bits_ns = self.left_bits_ns(now_ns)
             self._note(now_ns, left_bits_ns)
-            self._since_ns = now_ns
+            self._left_bits_ns, self._since_ns = left_bits_ns, now_ns
         self._sends, self._turn, self._added_turn = False, _NEVER, _NEVER
         self.ends(now_ns)
 

@@ -20,10 +20,11 @@ from wanbed.runner.simulator.channels.network import Ends, Network
 from wanbed.runner.simulator.channels.wan_traffic import Crossing
 from wanbed.runner.simulator.event_queue import EventQueue, Handler
 from wanbed.runner.simulator.rings.ring_all_reduce import Done
-from wanbed.runner.simulator.simulated_ranks import RankState, SpanRows
+from wanbed.runner.simulator.simulated_ranks import RankState
 from wanbed.runner.simulator.simulation import KIND_CODES, NO_PEER
 from wanbed.runner.simulator.surroundings import AllReduce
 from wanbed.runner.tcp.channel import Channel
+from wanbed.runner.tcp.number_rows import NumberRows
 from wanbed.runner.trainings.local_updates.resolution import LocalUpdatesVariant
 from wanbed.testbed.network.flow_model.striping import Striping
 from wanbed.workloads.transport.frame import HEADER_BYTES, Cutting
@@ -229,7 +230,7 @@ class Synchronizations:
     """
 
     def __init__(
-        self, variant: PipelineVariant, iterations: int, events: EventQueue, rings: AllReduce, rows: SpanRows
+        self, variant: PipelineVariant, iterations: int, events: EventQueue, rings: AllReduce, rows: NumberRows
     ) -> None:
         seldom = variant if isinstance(variant, LocalUpdatesVariant) else None
         self._synchronization = None if seldom is None else seldom.synchronization

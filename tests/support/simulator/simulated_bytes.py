@@ -21,9 +21,9 @@ from wanbed.runner.experiments.shipped_experiments import shipped_experiments
 from wanbed.runner.planner.experiment_file import load_experiment, parse_experiment
 from wanbed.runner.resolve.experiment import SweepPoint
 from wanbed.runner.simulator import training
-from wanbed.runner.simulator.simulated_ranks import SpanRows
 from wanbed.runner.simulator.variant_simulation import simulate_variant
 from wanbed.runner.tcp.effects import effects_of
+from wanbed.runner.tcp.number_rows import NumberRows
 from wanbed.workloads.schedules.registry import schedule_names
 
 OWN = "tests.support.runner.failing_schedules"
@@ -134,7 +134,7 @@ def of_file(path: Path) -> str:
 
 def row_of(number: Any) -> str:
     """What becomes of a row with that number."""
-    rows = SpanRows()
+    rows = NumberRows(8)
     try:
         rows.extend((number, *[0] * 7))
     except (OverflowError, TypeError) as fault:

@@ -251,6 +251,7 @@ class NodePairFlow:
         "hubs_most_bps",
         "is_counted",
         "is_moved",
+        "is_renewed",
         "is_touched",
         "number",
         "opposite",
@@ -278,6 +279,8 @@ class NodePairFlow:
         """True if it has begun or stopped at this instant, so that its rate is to be looked at."""
         self.is_moved = False
         """True while its rate is being looked at."""
+        self.is_renewed = False
+        """True if it is to get the rate that it had."""
         self.port: _HostPort | None = None
         self.port_most_bps = 0
         self.group: _AlikePairs | None = None
@@ -397,6 +400,7 @@ class SharedCapacity:
     def begin(self, channel: Sender, flow: NodePairFlow, now_ns: int) -> None:
         """Let ``channel`` of ``flow`` send from now on. It gets its rate at the same instant."""
         flow.sending[channel] = None
+        flow.is_renewed = False
         self._touch(flow, now_ns)
         for course in flow.courses:
             course.wake(now_ns)
@@ -409,6 +413,7 @@ class SharedCapacity:
         """
         if flow.group is None and len(flow.sending) == 1:
             flow.fixed_bps = 0
+            flow.is_renewed = flow.is_counted
             self._touch(flow, now_ns)
             for course in flow.courses:
                 course.wake(now_ns)
@@ -440,6 +445,7 @@ class SharedCapacity:
         for channel in flow.sending:
             channel.leave()
         self._release(flow)
+        flow.is_renewed = False
         flow.path = None
         if flow.sending:
             self._touch(flow, now_ns)
@@ -547,13 +553,21 @@ class SharedCapacity:
         moved = self._sending_of_touched()
         begun = len(moved)
         seeds: dict[_AlikePairs, None] = {}
-        if self._touched_hubs or self._touched_ports:
+        unchanged = not self._touched_hubs and not self._touched_ports
+        if not unchanged:
             self._find_limits(moved, seeds)
         splits: list[NodePairFlow] = []
         for flow in moved:
             flow.is_moved = False
+            path = flow.path
+            if unchanged and flow.is_renewed and path is not None:
+                flow.is_renewed = False
+                flow.fixed_bps = path.own_bps or path.widest_bps
+                splits.append(flow)
+                continue
             if self._regroup(flow, has_begun=begun > 0):
                 splits.append(flow)
+            flow.is_renewed = False
             begun -= 1
             group = flow.group
             if group is not None:

@@ -112,12 +112,12 @@ class Sender(Channel):
         stream = self.stream
         if stream is not None:
             return self.threshold - stream.served(now_ns)
+        left_bits_ns = self._left_bits_ns
         if self._is_whole:
-            self._is_whole = False
-            self._left_bits_ns = self.part_bytes * self.bits_ns_per_byte + self._carried_in_bits_ns
+            left_bits_ns = self.part_bytes * self.bits_ns_per_byte + self._carried_in_bits_ns
         if now_ns == self._since_ns:
-            return self._left_bits_ns
-        return self._left_bits_ns - self._rate_bps * self.payload_share * (now_ns - self._since_ns)
+            return left_bits_ns
+        return left_bits_ns - self._rate_bps * self.payload_share * (now_ns - self._since_ns)
 
     def send_at(self, rate_bps: int, now_ns: int, turn: int) -> None:
         """Send at ``rate_bps`` from now on, as a member of no stream.
@@ -196,7 +196,7 @@ class Sender(Channel):
             self._note(now_ns, left_bits_ns)
             self._since_ns = now_ns
         unsent_bytes = max(-(-left_bits_ns // self.bits_ns_per_byte), 0)
-        self._left_bits_ns = left_bits_ns - unsent_bytes * self.bits_ns_per_byte
+        self._left_bits_ns, self._is_whole = left_bits_ns - unsent_bytes * self.bits_ns_per_byte, False
         self.part_bytes -= unsent_bytes
         self._sends, self._turn, self._added_turn = False, _NEVER, _NEVER
         self.ends(now_ns)
@@ -212,7 +212,7 @@ class Sender(Channel):
         if now_ns > self._since_ns:
             left_bits_ns = self.left_bits_ns(now_ns)
             self._note(now_ns, left_bits_ns)
-            self._left_bits_ns, self._since_ns = left_bits_ns, now_ns
+            self._left_bits_ns, self._since_ns, self._is_whole = left_bits_ns, now_ns, False
         self._rate_bps, self._turn = rate_bps, turn
         if rate_bps and not self._begun:
             self._begun = True

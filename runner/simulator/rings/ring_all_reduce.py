@@ -24,7 +24,7 @@ from functools import partial
 
 from wanbed.runner.simulator.channels.shared_channel import ChangingChannel
 from wanbed.runner.simulator.event_queue import Event, EventQueue
-from wanbed.runner.tcp.channel import Channel, PrivateChannel
+from wanbed.runner.tcp.channel import Channel, PrivateChannel, Transfer
 from wanbed.testbed.network.flow_model.line import Line
 from wanbed.testbed.network.flow_model.striping import Striping
 from wanbed.workloads.transport.ring_round import complete_ns, cut_segments, ring_chunk_bytes, ring_window_chunks
@@ -209,6 +209,45 @@ class _SegmentLeft(Event):
         self.ring_round.segment_left(now_ns, self.position, self.step, self.left_ns)
 
 
+class _SegmentPart(Transfer):
+    """The first chunk of a step's segment on its way to the next position, or what follows its ``first_part``."""
+
+    __slots__ = ("first_part", "last_ns", "position", "ring_round", "step")
+
+    def __init__(
+        self,
+        ring_round: "_SharedRound",
+        position: int,
+        step: int,
+        first_part: "_SegmentPart | None",
+        *,
+        available_ns: int,
+        size_bytes: int,
+        striping: Striping | None,
+        is_watched: bool,
+    ) -> None:
+        self.available_ns = available_ns
+        self.size_bytes = size_bytes
+        self.striping = striping
+        self.at_once = False
+        self.is_watched = is_watched
+        self.following = None
+        self.ring_round = ring_round
+        self.position = position
+        self.step = step
+        self.first_part = first_part
+        self.last_ns = 0
+
+    def left(self, first_ns: int, last_ns: int) -> None:
+        """Let it arrive."""
+        self.last_ns = last_ns
+        self.ring_round.part_left(self)
+
+    def accepted(self, at_ns: int) -> None:
+        """Let the position know."""
+        self.ring_round.accept(self.position, at_ns)
+
+
 class _SharedRound:
     """One all-reduce. For each position it keeps the last step that has begun, is complete, or has arrived.
 
@@ -289,30 +328,51 @@ class _SharedRound:
 
     def _begin(self, position: int, step: int, now_ns: int) -> None:
         self._begun[position] = step
-        events, channel = self._ring.events, self._ring.channels[position]
+        channel = self._ring.channels[position]
         first_bytes, rest_bytes = self._ring.first_bytes, self._ring.rest_bytes
         first, rest = self._ring.stripings[position]
-        chunk_left_ns = 0
-
-        def chunk_left(_: int, end_ns: int) -> None:
-            nonlocal chunk_left_ns
-            chunk_left_ns = end_ns
-            arrival_ns = max(channel.arrival_ns(end_ns), events.now_ns)
-            events.add(arrival_ns, _ChunkArrived(self, (position + 1) % self._count, step, is_whole=False))
-            if not rest_bytes:
-                rest_left(_, end_ns)
-
-        def rest_left(_: int, end_ns: int) -> None:
-            left_ns = max(chunk_left_ns, end_ns)
-            events.add(max(left_ns, events.now_ns), _SegmentLeft(self, position, step, left_ns))
-
-        def accepted(at_ns: int) -> None:
-            events.at(max(at_ns, events.now_ns), self._has_been_accepted, position)
-
-        last = accepted if step == self._ring.steps - 1 else None
-        channel.queue(now_ns, first_bytes, chunk_left, first, accepted=None if rest_bytes else last, at_once=False)
+        is_last = step == self._ring.steps - 1
+        first_part = _SegmentPart(
+            self,
+            position,
+            step,
+            None,
+            available_ns=now_ns,
+            size_bytes=first_bytes,
+            striping=first,
+            is_watched=is_last and not rest_bytes,
+        )
+        channel.send(first_part)
         if rest_bytes:
-            channel.queue(now_ns, rest_bytes, rest_left, rest, accepted=last, at_once=False)
+            rest_part = _SegmentPart(
+                self,
+                position,
+                step,
+                first_part,
+                available_ns=now_ns,
+                size_bytes=rest_bytes,
+                striping=rest,
+                is_watched=is_last,
+            )
+            channel.send(rest_part)
+
+    def part_left(self, part: _SegmentPart) -> None:
+        """Handle that a part of a segment has left, or will have."""
+        position, step, left_ns = part.position, part.step, part.last_ns
+        events = self._ring.events
+        first_part = part.first_part
+        if first_part is None:
+            arrival_ns = max(self._ring.channels[position].arrival_ns(left_ns), events.now_ns)
+            events.add(arrival_ns, _ChunkArrived(self, (position + 1) % self._count, step, is_whole=False))
+            if self._ring.rest_bytes:
+                return
+        else:
+            left_ns = max(first_part.last_ns, left_ns)
+        events.add(max(left_ns, events.now_ns), _SegmentLeft(self, position, step, left_ns))
+
+    def accept(self, position: int, at_ns: int) -> None:
+        """Handle that windows have let out the last bytes of a position, or will have."""
+        self._ring.events.at(max(at_ns, self._ring.events.now_ns), self._has_been_accepted, position)
 
     def chunk_arrived(self, now_ns: int, position: int, step: int) -> None:
         """Handle that the first chunk of a step's segment has arrived at a position."""

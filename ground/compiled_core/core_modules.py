@@ -32,19 +32,8 @@ CORE_MODULES = (
     "wanbed.testbed.network.flow_model.line",
     "wanbed.testbed.network.flow_model.striping",
     "wanbed.testbed.network.flow_model.window",
-    "wanbed.workloads.schedules.atlas",
-    "wanbed.workloads.schedules.data_parallel",
-    "wanbed.workloads.schedules.eager_one_forward_one_backward",
-    "wanbed.workloads.schedules.fixed_order",
-    "wanbed.workloads.schedules.flushes",
-    "wanbed.workloads.schedules.gpipe",
-    "wanbed.workloads.schedules.one_forward_one_backward",
     "wanbed.workloads.schedules.planning.cell_simulation",
     "wanbed.workloads.schedules.planning.plan_run",
-    "wanbed.workloads.schedules.planning.planned_schedule",
-    "wanbed.workloads.schedules.schedule",
-    "wanbed.workloads.schedules.varuna",
-    "wanbed.workloads.schedules.zero_bubble",
 )
 """They are compiled together: all of a process are compiled, or none. What they import besides stays interpreted.
 

@@ -1,7 +1,6 @@
 """Refuse what does not go with receives that block, and schedules that deadlock where sends block too."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from wanbed.ground.exclusions import Declared, Exclusion, as_check
 from wanbed.runner.experiment.transport_spec import TransportSpec
@@ -69,8 +68,7 @@ def _moves(schedule: FixedOrder, stage: int, sending: dict[int, tuple[int, Messa
         schedule.arrived(to_stage, message)
         del sending[stage]
         return True
-    own: Any = schedule
-    action = own.next(stage)
+    action = schedule.next(stage)
     if action is None:
         return False
     schedule.finished(stage, action)

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import Any
 
-from wanbed.ground.compiled_core.own_subclasses import mypyc_attr
 from wanbed.ground.errors import shown
 from wanbed.workloads.schedules.planning.cell_plan import CellCosts, CellPlan
 from wanbed.workloads.schedules.planning.cell_planner import Split, plan_cell
@@ -11,7 +10,6 @@ from wanbed.workloads.schedules.planning.cell_simulation import TurnRule
 from wanbed.workloads.schedules.planning.planned_schedule import PlannedSchedule
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
 class Atlas(PlannedSchedule):
     """The planned schedule of Atlas, after Palak et al., arXiv 2411.14458.
 

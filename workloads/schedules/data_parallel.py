@@ -3,13 +3,11 @@
 from collections.abc import Sequence
 from typing import ClassVar
 
-from wanbed.ground.compiled_core.own_subclasses import mypyc_attr
 from wanbed.workloads.schedules.action import Action, ActionKind, known_action
 from wanbed.workloads.schedules.fixed_order import FixedOrder
 from wanbed.workloads.schedules.pipeline_shape import PipelineShape
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
 class DataParallel(FixedOrder):
     """Runs the forward, then the backward of each microbatch in turn. A replica holds one microbatch at a time.
 

@@ -1,10 +1,8 @@
 """Eager 1F1B: 1F1B with a deeper warm-up, so that more transfers are in flight at once."""
 
-from wanbed.ground.compiled_core.own_subclasses import mypyc_attr
 from wanbed.workloads.schedules.one_forward_one_backward import OneForwardOneBackward
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
 class EagerOneForwardOneBackward(OneForwardOneBackward):
     """1F1B with ``2(S - s) - 1`` warm-up forwards at stage s, about twice as many as ``1f1b`` has.
 

@@ -3,9 +3,8 @@
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
-from wanbed.ground.compiled_core.own_subclasses import mypyc_attr
 from wanbed.ground.errors import shown
 from wanbed.workloads.message import Message, MessageKind
 from wanbed.workloads.schedules.action import TAKES_GRADIENT, Action, ActionKind, known_action
@@ -18,7 +17,6 @@ _ACTIVATION: Final = MessageKind.ACTIVATION
 _GRADIENT: Final = MessageKind.GRADIENT
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
 class FixedOrder(Schedule):
     """Each stage runs the actions of its list in order, and waits while the next one is not ready.
 
@@ -40,7 +38,6 @@ class FixedOrder(Schedule):
 
     def choose(self, stage: int) -> Action | None:
         """Return the next action of the list if it is ready, else None."""
-        own: Any = self
         order = self._orders.get(stage)
         if order is None:
             order = self._orders[stage] = self._whole_order(stage)
@@ -48,9 +45,9 @@ class FixedOrder(Schedule):
             return None
         action = order[self._positions[stage]]
         waits = action.kind is _RECOMPUTE and not self.recomputes_ahead
-        if waits and not own.gradient_there(stage, action.microbatch, action.chunk):
+        if waits and not self.gradient_there(stage, action.microbatch, action.chunk):
             return None
-        if not own.ready(stage, action):
+        if not self.ready(stage, action):
             return None
         self._seen_ready = action
         return action
@@ -66,7 +63,6 @@ class FixedOrder(Schedule):
         Return None while an action is running, and if the next one needs no message, has it, or gets it from another
         virtual stage of this stage. Only ``next`` makes the list: it must have been called.
         """
-        own: Any = self
         action = self.upcoming(stage)
         if action is None or self._running[stage] is not None or not self._exists(action):
             return None
@@ -77,7 +73,7 @@ class FixedOrder(Schedule):
                 return None
             sender, needed = number - 1, _ACTIVATION
         elif kind in TAKES_GRADIENT or (kind is _RECOMPUTE and not self.recomputes_ahead):
-            if own.gradient_there(stage, microbatch, chunk):
+            if self.gradient_there(stage, microbatch, chunk):
                 return None
             sender, needed = number + 1, _GRADIENT
         else:
@@ -90,10 +86,9 @@ class FixedOrder(Schedule):
 
     def _whole_order(self, stage: int) -> tuple[Action, ...]:
         """Return the list of ``stage``. Raise ScheduleError if it has more actions than there are, or anything else."""
-        own: Any = self
-        kinds, microbatches = own.kinds(stage), self.shape.microbatches
+        kinds, microbatches = self.kinds(stage), self.shape.microbatches
         most = len(kinds) * microbatches * self.shape.virtual_stages
-        order = tuple(islice(own.order(stage), most + 1))
+        order = tuple(islice(self.order(stage), most + 1))
         if len(order) > most:
             raise ScheduleError(
                 f"{type(self).__name__}.order({stage}) has more than {most} actions, {', '.join(kinds)} of each of "
@@ -114,6 +109,5 @@ class FixedOrder(Schedule):
 
     def backward(self, stage: int, microbatch: int, chunk: int = 0) -> Iterator[Action]:
         """Yield all actions of ``microbatch`` in ``chunk`` after its forward, in order."""
-        own: Any = self
-        for kind in own.kinds(stage)[1:]:
+        for kind in self.kinds(stage)[1:]:
             yield known_action(kind, microbatch, chunk)

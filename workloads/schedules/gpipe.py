@@ -2,13 +2,11 @@
 
 from collections.abc import Sequence
 
-from wanbed.ground.compiled_core.own_subclasses import mypyc_attr
 from wanbed.workloads.schedules.action import Action, ActionKind, known_action
 from wanbed.workloads.schedules.fixed_order import FixedOrder
 from wanbed.workloads.schedules.pipeline_shape import PipelineShape
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
 class GPipe(FixedOrder):
     """Runs all forwards, then all backwards, microbatches in the same order both times.
 

@@ -2,14 +2,12 @@
 
 from collections.abc import Sequence
 
-from wanbed.ground.compiled_core.own_subclasses import mypyc_attr
 from wanbed.ground.errors import shown
 from wanbed.workloads.schedules.action import Action, ActionKind, known_action
 from wanbed.workloads.schedules.fixed_order import FixedOrder
 from wanbed.workloads.schedules.pipeline_shape import PipelineShape
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
 class OneForwardOneBackward(FixedOrder):
     """1F1B, non-interleaved, with ``S - s`` warm-up forwards at stage s.
 

@@ -11,10 +11,9 @@ from bisect import insort
 from collections.abc import Mapping
 from functools import lru_cache
 from operator import index
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 from wanbed.ground.class_path import create, load_subclass
-from wanbed.ground.compiled_core.own_subclasses import mypyc_attr
 from wanbed.ground.errors import shown
 from wanbed.ground.own_code import OWN_FAULTS, described
 from wanbed.workloads.message import Message, MessageKind
@@ -52,7 +51,6 @@ class _StageState:
         self.waiting: list[list[int]] | None = None
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
 class Schedule:
     """Keeps track of what is ready at all stages. A subclass adds the policy in ``choose``.
 
@@ -69,9 +67,6 @@ class Schedule:
 
     A stage of a shape with V ``virtual_stages`` has V chunks, and computes one part of one microbatch at a time. With
     one, every chunk is 0.
-
-    Methods that a subclass may define are called on ``own``, which is this object without its type. Compiled code
-    checks a known type, and would refuse None from a method that returns bool; sources do not check.
     """
 
     splits_backward: ClassVar[bool] = False
@@ -125,9 +120,8 @@ class Schedule:
         """
         if self._running[stage] is not None:
             return None
-        own: Any = self
         try:
-            action: Action | None = own.choose(stage)
+            action: Action | None = self.choose(stage)
         except ScheduleError:
             raise
         except OWN_FAULTS as fault:
@@ -136,7 +130,7 @@ class Schedule:
         if action is not None and action is not seen_ready:
             if not isinstance(action, Action):
                 raise ScheduleError(f"{type(self).__name__} chose {shown(action)} at stage {stage}, which is no Action")
-            if not own.ready(stage, action):
+            if not self.ready(stage, action):
                 raise ScheduleError(f"{type(self).__name__} chose {action} at stage {stage}, which is not ready")
             action = in_whole_numbers(action)
         if action is not None:
@@ -186,8 +180,7 @@ class Schedule:
 
     def completes_gradients(self, stage: int, action: Action) -> bool:
         """Return whether ``action``, which has not ended, is the last of ``stage`` to compute gradients of weights."""
-        own: Any = self
-        last = own.kinds(stage)[-1]
+        last = self.kinds(stage)[-1]
         return action.kind is last and self._complete[stage] == self._microbatches * self._chunks - 1
 
     def sends(self, stage: int, action: Action) -> tuple[int, Message] | None:
@@ -248,16 +241,14 @@ class Schedule:
         """Return the position of each kind in ``kinds``, which a subclass may define: asked for once."""
         positions = self._kinds[stage]
         if not positions:
-            own: Any = self
-            positions.update((kind, position) for position, kind in enumerate(own.kinds(stage)))
+            positions.update((kind, position) for position, kind in enumerate(self.kinds(stage)))
         return positions
 
     def open_actions(self, stage: int) -> list[Action]:
         """Return the next action of each microbatch that is not complete, those that end a microbatch first."""
-        own: Any = self
         return [
             Action(kind, microbatch, chunk)
-            for kind in own.kinds(stage)[::-1]
+            for kind in self.kinds(stage)[::-1]
             for chunk in range(self.shape.virtual_stages)
             for microbatch in self.awaiting(stage, kind, chunk)
         ]
@@ -274,8 +265,7 @@ class Schedule:
         if kind is _FORWARD:
             input_there = state.number == 0 or state.activations[microbatch]
             return bool(input_there) and self._in_flight[stage] < self._most_in_flight[stage]
-        own: Any = self
-        return kind not in TAKES_GRADIENT or bool(own.gradient_there(stage, microbatch, chunk))
+        return kind not in TAKES_GRADIENT or bool(self.gradient_there(stage, microbatch, chunk))
 
     def gradient_there(self, stage: int, microbatch: int, chunk: int = 0) -> bool:
         """Return whether the gradient of ``microbatch`` has arrived for that chunk of ``stage``.

@@ -1,9 +1,8 @@
 """Varuna's policy: run any ready action, backwards first, and recompute in the gaps."""
 
 from enum import Enum
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
-from wanbed.ground.compiled_core.own_subclasses import mypyc_attr
 from wanbed.ground.errors import shown
 from wanbed.workloads.schedules.action import Action, ActionKind, known_action
 from wanbed.workloads.schedules.pipeline_shape import PipelineShape
@@ -21,7 +20,6 @@ class RecomputeRule(Enum):
     ON_GRADIENT = "on-gradient"
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
 class Varuna(Schedule):
     """Opportunistic: a stage follows no list, and is never idle while it has useful work.
 
@@ -47,17 +45,16 @@ class Varuna(Schedule):
 
     def choose(self, stage: int) -> Action | None:
         """Return the first ready action in the order above."""
-        own: Any = self
         recomputed = self._waiting(stage, _BACKWARD)
         to_recompute = self._waiting(stage, _RECOMPUTE)
         for microbatch in recomputed:
-            if own.gradient_there(stage, microbatch):
+            if self.gradient_there(stage, microbatch):
                 return known_action(_BACKWARD, microbatch)
         for microbatch in to_recompute:
-            if own.gradient_there(stage, microbatch):
+            if self.gradient_there(stage, microbatch):
                 return known_action(_RECOMPUTE, microbatch)
         for microbatch in self._waiting(stage, _FORWARD):
-            if own.ready(stage, forward := known_action(_FORWARD, microbatch)):
+            if self.ready(stage, forward := known_action(_FORWARD, microbatch)):
                 return forward
         if self._recomputes_ahead and to_recompute and not recomputed:
             return known_action(_RECOMPUTE, to_recompute[0])

@@ -3,12 +3,10 @@
 from collections.abc import Sequence
 from typing import ClassVar
 
-from wanbed.ground.compiled_core.own_subclasses import mypyc_attr
 from wanbed.workloads.schedules.action import Action, ActionKind, known_action
 from wanbed.workloads.schedules.fixed_order import FixedOrder
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
 class ZeroBubble(FixedOrder):
     """ZB-H1: ``S - s`` warm-up forwards at stage s, then input-gradient parts and forwards in turn.
 

@@ -4,7 +4,6 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar, Final, Self
 
-from wanbed.ground.compiled_core.own_subclasses import mypyc_attr
 from wanbed.workloads.schedules.action import Action, ActionKind, known_action
 from wanbed.workloads.schedules.fixed_order import FixedOrder
 from wanbed.workloads.schedules.pipeline_shape import PipelineShape
@@ -14,7 +13,6 @@ from wanbed.workloads.schedules.schedule import require_method
 _KINDS: Final = {kind.value: kind for kind in ActionKind}
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
 class PlannedSchedule(FixedOrder):
     """Each stage follows the list that ``plan`` has made for it.
 
@@ -54,13 +52,12 @@ class PlannedSchedule(FixedOrder):
         return planned
 
     def _checked(self, stage: int, entries: object) -> tuple[Action, ...]:
-        own: Any = self
         where = f"orders.{stage}"
         if isinstance(entries, str) or not isinstance(entries, Sequence):
             raise ValueError(f"{where}: expected a list, found {entries!r}")
         listed = [_action(entry, f"{where}.{position}") for position, entry in enumerate(entries)]
         self._splits[stage] |= any(action.kind is ActionKind.BACKWARD_INPUT for action in listed)
-        kinds = own.kinds(stage)
+        kinds = self.kinds(stage)
         actions: list[Action] = []
         done = [0] * len(kinds)
         steps = [0] * self.shape.microbatches

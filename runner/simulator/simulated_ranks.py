@@ -24,8 +24,7 @@ class RankState:
     ``buckets_bytes`` is empty unless all-reduces overlap with the last backward. Then ``unended`` counts what the
     update awaits: the last bucket's all-reduce, and the rank's last action. ``lost`` is whether it has been killed:
     nothing of it happens any more. In an iteration it has a ``run``, or where its schedule has no table, a
-    ``schedule``: that is a ``Schedule`` without that type, for the reason that is given there. ``is_pending`` is
-    whether it is to be asked at this instant.
+    ``schedule``. ``is_pending`` is whether it is to be asked at this instant.
     """
 
     number: int

@@ -274,7 +274,7 @@ class NodePairFlow:
         self.hubs: list[_Hub] = []
         self.hubs_most_bps: list[int] = []
         self.is_counted = False
-        """True while the resources that it shares count it as one that sends."""
+        """True while the resources that it shares count it as one that sends, from its first instant to its last."""
         self.is_touched = False
         """True if it has begun or stopped at this instant, so that its rate is to be looked at."""
         self.is_moved = False
@@ -444,7 +444,9 @@ class SharedCapacity:
     def _forget_path(self, flow: NodePairFlow, now_ns: int) -> None:
         for channel in flow.sending:
             channel.leave()
-        self._release(flow)
+        self._ungroup(flow)
+        if flow.is_counted:
+            self._count(flow, -1)
         flow.is_renewed = False
         flow.path = None
         if flow.sending:
@@ -454,17 +456,15 @@ class SharedCapacity:
         """Handle that ``channel`` of ``flow`` has stopped sending."""
         del flow.sending[channel]
         if not flow.sending:
-            self._release(flow)
+            self._ungroup(flow)
         self._touch(flow, now_ns)
 
-    def _release(self, flow: NodePairFlow) -> None:
-        """Take a flow from those that send."""
+    def _ungroup(self, flow: NodePairFlow) -> None:
+        """Let a flow have no rate. What it shares counts it as one that sends until the end of this instant."""
         flow.fixed_bps = 0
         if flow.group is not None:
             flow.group.remove()
             flow.group = None
-        if flow.is_counted:
-            self._count(flow, -1)
 
     def _touch(self, flow: NodePairFlow, now_ns: int) -> None:
         if flow.is_touched:
@@ -596,6 +596,8 @@ class SharedCapacity:
                     flow.path = self._path(flow)
                 if not flow.is_counted:
                     self._count(flow, 1)
+            elif flow.is_counted:
+                self._count(flow, -1)
         return moved
 
     def _find_limits(self, moved: list[NodePairFlow], seeds: dict[_AlikePairs, None]) -> None:

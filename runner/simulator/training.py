@@ -305,7 +305,7 @@ class Training:
 
     def _table(self, pipeline: int) -> ActionTable | None:
         """Return the actions of a pipeline, None if its schedule is asked."""
-        if self._receives_block:
+        if self._receives_block or self._flushes > 1:
             return None
         variant = self._variant
         mate = 0 if variant.plan is None else pipeline % variant.pipelines_per_cell
@@ -658,7 +658,7 @@ class Training:
     def _begin_flush(self, _: int, rank: RankState) -> None:
         rank.held = False
         rank.schedule.begin_flush(rank.stage)
-        self._pending.add(rank.number)
+        self._ask_soon(rank)
 
     def _complete(self, rank: RankState) -> None:
         """All-reduce the gradients if necessary, then update, after the rank's last action of this iteration."""

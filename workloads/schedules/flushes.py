@@ -4,14 +4,12 @@ from collections.abc import Callable, Sequence
 from operator import index
 from typing import Any
 
-from wanbed.ground.compiled_core.own_subclasses import mypyc_attr
 from wanbed.workloads.message import Message
 from wanbed.workloads.schedules.action import Action, ActionKind, known_action
 from wanbed.workloads.schedules.pipeline_shape import PipelineShape
 from wanbed.workloads.schedules.schedule import Schedule, ScheduleError
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
 class Flushes(Schedule):
     """Runs a schedule for each flush of an iteration. At every stage one begins when the one before has ended there.
 

@@ -11,7 +11,7 @@ from bisect import insort
 from collections.abc import Mapping
 from functools import lru_cache
 from operator import index
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from wanbed.ground.class_path import create, load_subclass
 from wanbed.ground.errors import shown

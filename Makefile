@@ -61,7 +61,7 @@ test-times: root
 	./setup.sh test
 	$(ROOT) .venv/bin/python -m pytest -q -n 2 --dist loadfile -p tests.support.processor_times $(or $(TESTS),tests)
 
-# Faults planted one at a time, and those that the tests of the mirrored folder do not notice: FILES="runner/tcp results",
+# Faults planted one at a time, and those that the tests of the mirrored folder do not notice: FILES="flow results",
 # by default the core; FAULTS of them, drawn by SEED. About 15 s a fault on two cores.
 mutants:
 	./setup.sh test

@@ -14,6 +14,10 @@ class WanbedError(Exception):
     """
 
 
+class SimulationError(WanbedError):
+    """A variant cannot be simulated to its end. The message is one line."""
+
+
 class MissingError(WanbedError):
     """The machine lacks something; the message is one line that names it and what to install. Exit status 5."""
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-LINKED = ("ground", "netem_profiles", "results", "runner", "testbed", "workloads")
+LINKED = ("flow", "ground", "netem_profiles", "results", "runner", "testbed", "workloads")
 """Folders that wanbed has links to."""
 
 PACKAGES = (*LINKED, "studies", "wanbed")
@@ -23,10 +23,11 @@ PACKAGES = (*LINKED, "studies", "wanbed")
 FLOORS: tuple[tuple[str, ...], ...] = (
     ("ground", "wanbed.module_process"),
     ("testbed.network", "results"),
+    ("flow",),
     ("testbed", "netem_profiles"),
     ("workloads",),
     ("runner.experiment", "runner.experiments", "runner.experiment_reference"),
-    ("runner.resolve", "runner.bound", "runner.tcp"),
+    ("runner.resolve", "runner.bound"),
     ("runner.simulator",),
     ("runner",),
     ("wanbed.api",),
@@ -51,13 +52,14 @@ LAYERS = {
 
 OUTSIDE: dict[str, tuple[str, ...]] = {
     "ground": (),
-    "testbed": ("ground", "wanbed.module_process"),
+    "flow": ("ground", "testbed.network"),
+    "testbed": ("flow", "ground", "wanbed.module_process"),
     "results": ("ground",),
     "netem_profiles": ("ground", "testbed.network"),
     "workloads": ("ground", "testbed.network.topology", "results.records.span_log"),
-    "runner": ("ground", "testbed", "results", "netem_profiles", "workloads", "wanbed.module_process"),
+    "runner": ("flow", "ground", "testbed", "results", "netem_profiles", "workloads", "wanbed.module_process"),
     "wanbed": ("ground", "results", "runner", "workloads"),
-    "studies": ("ground", "netem_profiles", "results", "runner", "testbed", "wanbed", "workloads"),
+    "studies": ("flow", "ground", "netem_profiles", "results", "runner", "testbed", "wanbed", "workloads"),
 }
 """What each package may import of the others."""
 

@@ -15,13 +15,12 @@ if TYPE_CHECKING:
     from wanbed.api.planning import VariantPlan, plan
     from wanbed.api.running import run
     from wanbed.api.simulating import simulate
-    from wanbed.ground.errors import InputError, MissingError, WanbedError
+    from wanbed.ground.errors import InputError, MissingError, SimulationError, WanbedError
     from wanbed.results import load
     from wanbed.results.comparison.comparison import Comparison
     from wanbed.results.reading.run import Run
     from wanbed.results.records.run_store import RunError
     from wanbed.runner.runs.faults import TrialError
-    from wanbed.runner.simulator.deadlock import SimulationError
     from wanbed.workloads.message import Message, MessageKind
     from wanbed.workloads.schedules.action import Action, ActionKind
     from wanbed.workloads.schedules.fixed_order import FixedOrder

@@ -28,12 +28,12 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from wanbed.flow.line import Line
 from wanbed.results.records.span_columns import SpanColumns
 from wanbed.results.records.span_log import COMPUTE_KINDS
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.runner.resolve.tcp_effects import effects_of
 from wanbed.runner.simulator.simulation import KIND_CODES, Simulation
-from wanbed.runner.tcp.effects import effects_of
-from wanbed.testbed.network.flow_model.line import Line
 from wanbed.testbed.network.topology import Topology
 
 _FORWARD, _ALL_REDUCE = KIND_CODES["forward"], KIND_CODES["all_reduce"]

@@ -19,9 +19,9 @@ from wanbed.runner.planner.pricing import wan_bytes_per_iteration
 from wanbed.runner.planner.search_space import free_gpus
 from wanbed.runner.resolve.pipeline_resolution import resolve_pipeline
 from wanbed.runner.resolve.pipeline_variant import PipelineVariant, PlannedPlacement
+from wanbed.runner.resolve.tcp_effects import effects_of
 from wanbed.runner.resolve.written_variant import WrittenVariant
 from wanbed.runner.simulator.variant_simulation import simulate_variant
-from wanbed.runner.tcp.effects import effects_of
 from wanbed.testbed.network.topology import as_begun
 from wanbed.workloads.synchronization.synchronization import ATOM, DILOCO
 

@@ -41,8 +41,8 @@ from wanbed.runner.resolve.pipeline_variant import PipelineVariant, PlannedPlace
 from wanbed.runner.resolve.placement import place_stages
 from wanbed.runner.resolve.replica_times import least_costs, usual_costs
 from wanbed.runner.resolve.stage_costs import StageCosts, stage_costs
+from wanbed.runner.resolve.tcp_effects import effects_of
 from wanbed.runner.resolve.written_variant import WrittenVariant, memory_bound, schedule_class, training_cut
-from wanbed.runner.tcp.effects import effects_of
 from wanbed.testbed.network.topology import Topology
 from wanbed.workloads.baselines.baseline_config import BASELINE_SCHEDULES
 from wanbed.workloads.schedules.schedule import Schedule

@@ -11,10 +11,10 @@ from wanbed.runner.planner.bottleneck import bottleneck_of
 from wanbed.runner.planner.effort import Effort
 from wanbed.runner.planner.search_space import Candidate, Price, Pricing
 from wanbed.runner.resolve.pipeline_variant import PipelineVariant
+from wanbed.runner.resolve.tcp_effects import TcpEffects
 from wanbed.runner.simulator.simulation import Simulation
 from wanbed.runner.simulator.training import Pulse
 from wanbed.runner.simulator.variant_simulation import simulate_variant
-from wanbed.runner.tcp.effects import TcpEffects
 from wanbed.testbed.network.topology import Topology, as_begun
 
 _FEWEST_ITERATIONS, _MOST_ITERATIONS = 2, 3

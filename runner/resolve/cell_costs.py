@@ -10,16 +10,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from math import ceil, inf
 
+from wanbed.flow.channel import PrivateChannel
+from wanbed.flow.line import Line
+from wanbed.flow.striping import Striping
+from wanbed.flow.window import opened
 from wanbed.runner.experiment.transport_spec import TransportSpec
 from wanbed.runner.resolve.connections import count_connections, tcp_settings, window_bps
 from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 from wanbed.runner.resolve.placement import Pair, Placement
 from wanbed.runner.resolve.stage_costs import StageCosts
 from wanbed.runner.resolve.stage_rings import StageRings, ring_pairs
-from wanbed.runner.tcp.channel import PrivateChannel
-from wanbed.testbed.network.flow_model.line import Line
-from wanbed.testbed.network.flow_model.striping import Striping
-from wanbed.testbed.network.flow_model.window import opened
 from wanbed.testbed.network.goodput import tcp_goodput_bps
 from wanbed.testbed.network.tcp_settings import TcpSettings
 from wanbed.testbed.network.topology import Topology

@@ -1,12 +1,10 @@
 """Say where a simulation follows single packets, and where it draws what happens to them."""
 
+from wanbed.flow.packets.packet import ACKNOWLEDGED_SEGMENTS, ACKNOWLEDGEMENT_BYTES
 from wanbed.ground.impairments import UNIMPAIRED
 from wanbed.runner.experiment.transport_spec import TransportSpec
 from wanbed.testbed.network.ethernet import ETHERNET_HEADER_BYTES
 from wanbed.testbed.network.topology import Topology
-
-ACKNOWLEDGEMENT_BYTES, ACKNOWLEDGED_SEGMENTS = 66, 2
-"""The wire bytes of an acknowledgement, and how many segments one is sent for."""
 
 _NOTICED_PART = 10
 

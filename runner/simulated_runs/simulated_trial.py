@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from wanbed.ground.errors import SimulationError
 from wanbed.results.records.run_store import TrialRecord, write_trial
 from wanbed.results.records.span_log import RankPlace
 from wanbed.results.records.trial_columns import TrialSpans
@@ -14,11 +15,10 @@ from wanbed.runner.resolve.followed_packets import follows_packets
 from wanbed.runner.resolve.known_misses import disagreement, misses_of
 from wanbed.runner.resolve.packet_draws import draws_packets
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.runner.resolve.tcp_effects import effects_of
 from wanbed.runner.runs.faults import TrialError
 from wanbed.runner.runs.trial_facts import TrialCourse, trial_facts
-from wanbed.runner.simulator.deadlock import SimulationError
 from wanbed.runner.simulator.simulation import Simulate, Simulation
-from wanbed.runner.tcp.effects import effects_of
 from wanbed.testbed.network.topology import Topology
 
 

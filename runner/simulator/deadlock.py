@@ -2,15 +2,11 @@
 
 from collections.abc import Iterable
 
-from wanbed.ground.errors import WanbedError
+from wanbed.ground.errors import SimulationError
 from wanbed.runner.resolve.schedule_check import awaited
 from wanbed.workloads.message import Message
 from wanbed.workloads.schedules.action import Action
 from wanbed.workloads.schedules.schedule import Schedule
-
-
-class SimulationError(WanbedError):
-    """A variant cannot be simulated to its end. The message is one line."""
 
 
 class DeadlockError(SimulationError):

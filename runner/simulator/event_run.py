@@ -4,8 +4,8 @@ import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from wanbed.runner.simulator.deadlock import SimulationError
-from wanbed.runner.simulator.event_queue import EventQueue
+from wanbed.flow.event_queue import EventQueue
+from wanbed.ground.errors import SimulationError
 
 
 def run_events(run: Callable[[], None], events: EventQueue) -> None:

@@ -14,7 +14,7 @@ from wanbed.results.records.span_columns import Column, SpanColumns
 from wanbed.results.records.span_log import COMPUTE_KINDS, PREFILL, SPAN_KINDS
 from wanbed.runner.companions.faults.spec import PlannedFault
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
-from wanbed.runner.tcp.effects import TcpEffects
+from wanbed.runner.resolve.tcp_effects import TcpEffects
 from wanbed.testbed.network.topology import Topology
 from wanbed.workloads.bubbletea.request import RequestRecord
 

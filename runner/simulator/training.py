@@ -19,19 +19,20 @@ from functools import partial
 from operator import index
 from typing import Any, Final
 
+from wanbed.flow.event_queue import Event, EventQueue, Handler
+from wanbed.flow.number_rows import NumberRows
+from wanbed.ground.errors import SimulationError
 from wanbed.ground.own_code import OWN_FAULTS, described
 from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 from wanbed.runner.simulator.action_table import KINDS, ActionTable, Shipping, StageRun, action_table
 from wanbed.runner.simulator.channels.transfers import Delivery, Transfers
-from wanbed.runner.simulator.deadlock import SimulationError, deadlock, event_text
-from wanbed.runner.simulator.event_queue import Event, EventQueue, Handler
+from wanbed.runner.simulator.deadlock import deadlock, event_text
 from wanbed.runner.simulator.event_run import let_signals_in
 from wanbed.runner.simulator.rings.ring_all_reduce import BucketSum
 from wanbed.runner.simulator.simulated_ranks import NUMBERS, RankState, culprit_of, simulated_ranks
 from wanbed.runner.simulator.simulated_spans import WorkNumbers
 from wanbed.runner.simulator.simulation import KIND_CODES, NO_PEER
 from wanbed.runner.simulator.surroundings import GpuSharing, Surroundings
-from wanbed.runner.tcp.number_rows import NumberRows
 from wanbed.runner.trainings.local_updates.simulation import Synchronizations
 from wanbed.workloads.message import Message, MessageKind
 from wanbed.workloads.schedules.action import Action, ActionKind

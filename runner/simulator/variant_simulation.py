@@ -9,6 +9,9 @@ from itertools import pairwise, permutations
 import numpy as np
 import numpy.typing as npt
 
+from wanbed.flow.channel import Channel
+from wanbed.flow.event_queue import EventQueue
+from wanbed.flow.striping import Striping
 from wanbed.results.records.span_columns import SpanColumns
 from wanbed.runner.companions.background.simulation import SimulatedBackground
 from wanbed.runner.companions.faults.simulation import SimulatedFailures
@@ -22,13 +25,13 @@ from wanbed.runner.resolve.pipeline_variant import PipelineVariant, in_pipelines
 from wanbed.runner.resolve.placement import StagePlace
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 from wanbed.runner.resolve.stage_rings import ring_pairs
+from wanbed.runner.resolve.tcp_effects import TcpEffects, effects_of
 from wanbed.runner.simulator.channels.network import Ends, Network
+from wanbed.runner.simulator.channels.packet_channel import PacketChannel
 from wanbed.runner.simulator.channels.relayed_transfers import Leg, RelayedTransfers, WithinHost
 from wanbed.runner.simulator.channels.transfers import OwnTransfers, SharedTransfers, Transfers
 from wanbed.runner.simulator.channels.wan_traffic import Crossing, wan_traffic
-from wanbed.runner.simulator.event_queue import EventQueue
 from wanbed.runner.simulator.event_run import run_events
-from wanbed.runner.simulator.packets.packet_channel import PacketChannel
 from wanbed.runner.simulator.rings.ring import NormRing
 from wanbed.runner.simulator.rings.rings import Rings, ring_ends
 from wanbed.runner.simulator.rings.rings_apart import rings_apart, rings_met, watched_hosts
@@ -37,12 +40,9 @@ from wanbed.runner.simulator.simulated_spans import WorkNumbers, ordered_spans
 from wanbed.runner.simulator.simulation import SimulatedFailure, SimulatedPrefill, Simulation
 from wanbed.runner.simulator.surroundings import Surroundings
 from wanbed.runner.simulator.training import Pulse, SharedTraining, Training, run_trainings
-from wanbed.runner.tcp.channel import Channel
-from wanbed.runner.tcp.effects import TcpEffects, effects_of
 from wanbed.runner.trainings.local_updates.resolution import LocalUpdatesVariant
 from wanbed.runner.trainings.local_updates.simulation import Stars, star_ends
 from wanbed.runner.trainings.registry import training_layer
-from wanbed.testbed.network.flow_model.striping import Striping
 from wanbed.testbed.network.topology import Topology
 from wanbed.workloads.message import MessageKind
 from wanbed.workloads.transport.frame import HEADER_BYTES, Cutting

@@ -9,8 +9,8 @@ import numpy as np
 
 from wanbed.ground.units import format_duration
 from wanbed.runner.planner.experiment_file import parse_experiment
+from wanbed.runner.resolve.tcp_effects import IDEAL, TcpEffects
 from wanbed.runner.simulator.simulation import KIND_CODES, Simulate, Simulation
-from wanbed.runner.tcp.effects import IDEAL, TcpEffects
 from wanbed.testbed.network.links.wan_link import course_of
 from wanbed.testbed.network.topology import Topology
 

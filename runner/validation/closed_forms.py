@@ -5,8 +5,8 @@ chosen so that every time is a whole number of nanoseconds. Arrivals count from 
 first activation. An activation has arrived when its last byte has arrived.
 """
 
+from wanbed.runner.resolve.tcp_effects import TcpEffects
 from wanbed.runner.simulator.simulation import Simulate
-from wanbed.runner.tcp.effects import TcpEffects
 from wanbed.runner.validation.case import (
     ClosedForm,
     LawCheck,

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from wanbed.ground.errors import InputError, one_line
+from wanbed.ground.errors import InputError, SimulationError, one_line
 from wanbed.ground.files import write_whole
 from wanbed.results import load
 from wanbed.results.records.run_store import RunStore
@@ -18,7 +18,6 @@ from wanbed.runner.emulation.virtual_clock import enter_virtual_time
 from wanbed.runner.emulation.virtual_run import quiet_patience_s
 from wanbed.runner.runs.progress import Progress
 from wanbed.runner.runs.run_folder import begin_run, check_continuable, latest_run
-from wanbed.runner.simulator.deadlock import SimulationError
 from wanbed.runner.simulator.simulation import Simulate
 from wanbed.runner.validation.agreement import DrawnResult, RandomAgreement
 from wanbed.runner.validation.comparison import compare

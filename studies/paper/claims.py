@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from studies.paper.outcome import Outcomes
+from wanbed.flow.line import FRAME_BYTES, PAYLOAD_BYTES
 from wanbed.results.text import UNKNOWN, markdown_text, percent_text, rate_text, ratio_text, seconds_text, table_line
-from wanbed.testbed.network.flow_model.line import FRAME_BYTES, PAYLOAD_BYTES
 
 
 class ClaimSource(StrEnum):

@@ -18,8 +18,8 @@ from studies.which_training.setting import TOKENS, Method, TriedSetting, Wan
 from wanbed.ground.files import write_whole
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.planner.pricing import wan_bytes_per_iteration
+from wanbed.runner.resolve.tcp_effects import effects_of
 from wanbed.runner.simulator.variant_simulation import simulate_variant
-from wanbed.runner.tcp.effects import effects_of
 
 AS_FAST = 1.01
 """Methods whose iterations are within this factor of the shortest count as equally fast."""

@@ -1,14 +1,14 @@
 """Carry one direction of a connection: let bytes out as TCP's windows allow, and deliver them a latency later.
 
-The windows are those of the simulator (``wanbed.testbed.network.flow_model.window``), for one connection. The sending
+The windows are those of the simulator (``wanbed.flow.window``), for one connection. The sending
 program sees them as on a real connection: what they do not let out stays in its socket.
 """
 
 from collections import deque
 from collections.abc import Callable
 
-from wanbed.testbed.network.flow_model.line import Line
-from wanbed.testbed.network.flow_model.window import BOUNDED, Delay, TcpWindow
+from wanbed.flow.line import Line
+from wanbed.flow.window import BOUNDED, Delay, TcpWindow
 from wanbed.testbed.relay.lanes import RelayLane, Timeline
 
 _PENDING_NS = 1 << 61

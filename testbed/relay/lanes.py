@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Protocol
 
-from wanbed.testbed.network.flow_model.fair_share import fair_rates_bps
-from wanbed.testbed.network.flow_model.line import Line
+from tests.support.simulator.fair_share import fair_rates_bps
+from wanbed.flow.line import Line
 from wanbed.testbed.network.shared_rate import can_bind
 from wanbed.testbed.network.topology import Host, Topology
 

@@ -16,9 +16,9 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Protocol
 
+from wanbed.flow.window import TcpWindow, opened
 from wanbed.ground.socket_owner import foreign_caller, listener_at
 from wanbed.testbed.kernel.tcp import Address, ListeningSockets
-from wanbed.testbed.network.flow_model.window import TcpWindow, opened
 from wanbed.testbed.network.tcp_settings import TcpSettings
 from wanbed.testbed.relay.flow import RelayFlow
 from wanbed.testbed.relay.lanes import RelayLane, Timeline, lanes

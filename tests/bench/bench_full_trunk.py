@@ -3,11 +3,11 @@
 import random
 import time
 
-from wanbed.runner.simulator.channels.shared_capacity import NodePairFlow, SharedCapacity
-from wanbed.runner.simulator.channels.shared_channel import SharedChannel
-from wanbed.runner.simulator.event_queue import EventQueue
-from wanbed.testbed.network.flow_model.line import Line
-from wanbed.testbed.network.flow_model.window import TcpWindow
+from wanbed.flow.event_queue import EventQueue
+from wanbed.flow.line import Line
+from wanbed.flow.shared_capacity import NodePairFlow, SharedCapacity
+from wanbed.flow.shared_channel import SharedChannel
+from wanbed.flow.window import TcpWindow
 
 TRUNK_BPS, NODE_PAIR_BPS, LATENCY_NS = 100 * 10**9, 5 * 10**9, 10**6
 TRANSFERS = 10

@@ -26,7 +26,7 @@ from wanbed.runner.planner.planning import PlanningTask, ceiling, search_space
 from wanbed.runner.planner.pricing import simulated_pricing
 from wanbed.runner.planner.search import search_better, search_exhaustively, search_greedily
 from wanbed.runner.planner.search_space import Pricing
-from wanbed.runner.tcp.effects import effects_of
+from wanbed.runner.resolve.tcp_effects import effects_of
 
 INSTANCES = 200
 _COUNT = """

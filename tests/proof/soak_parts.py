@@ -32,7 +32,7 @@ PARTS = (
     Part("programs", ("workloads/user_programs",), ("tests/system/programs",)),
     Part(
         "simulator",
-        tuple(f"runner/{package}" for package in ("simulator", "tcp", "planner", "resolve", "bound", "experiment")),
+        ("flow", *(f"runner/{package}" for package in ("simulator", "planner", "resolve", "bound", "experiment"))),
         (),
     ),
     Part("commands", ("runner", "results", "studies", "wanbed"), ("tests",)),

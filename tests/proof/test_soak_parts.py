@@ -15,7 +15,7 @@ from tests.proof.soak_parts import (
     read_ledger,
 )
 
-PACKAGES = ("ground", "netem_profiles", "results", "runner", "studies", "testbed", "wanbed", "workloads")
+PACKAGES = ("flow", "ground", "netem_profiles", "results", "runner", "studies", "testbed", "wanbed", "workloads")
 
 
 def entry(part: str, outcome: str = PASSED) -> Entry:

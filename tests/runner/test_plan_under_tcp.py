@@ -9,9 +9,9 @@ import pytest
 from tests.support.present import present
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.resolve.experiment import SweepPoint
+from wanbed.runner.resolve.tcp_effects import effects_of
 from wanbed.runner.simulator.simulation import KIND_CODES, Simulation
 from wanbed.runner.simulator.variant_simulation import simulate_variant
-from wanbed.runner.tcp.effects import effects_of
 
 RATES = ("1Gbit", "2Gbit", "3Gbit", "5Gbit")
 WARMUP = 1

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from tests.support.examples import examples
 from tests.support.runner.small_experiment import sweep_point
 from wanbed.runner.resolve.experiment import SweepPoint
+from wanbed.runner.resolve.tcp_effects import effects_of
 from wanbed.runner.simulator.variant_simulation import simulate_variant
-from wanbed.runner.tcp.effects import effects_of
 from wanbed.testbed.kernel.port_shape import PortShape, wan_port_shape
 from wanbed.testbed.network.gateway_layout import plan_gateways
 from wanbed.testbed.network.shared_rate import Timers

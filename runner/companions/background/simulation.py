@@ -7,15 +7,15 @@ from typing import Final
 
 import numpy as np
 
+from wanbed.flow.channel import Channel
+from wanbed.flow.event_queue import EventQueue
+from wanbed.flow.line import Line
+from wanbed.ground.errors import SimulationError
 from wanbed.results.records.span_columns import Column
 from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 from wanbed.runner.resolve.resolved_variant import BackgroundFlow
 from wanbed.runner.simulator.channels.network import Ends, Network
-from wanbed.runner.simulator.deadlock import SimulationError
-from wanbed.runner.simulator.event_queue import EventQueue
 from wanbed.runner.simulator.simulation import FlowTraffic, HostTraffic
-from wanbed.runner.tcp.channel import Channel
-from wanbed.testbed.network.flow_model.line import Line
 from wanbed.testbed.network.goodput import UDP_OVERHEAD_BYTES
 from wanbed.workloads.background_flows.flow import UNSENT_BYTES, Handout
 

@@ -10,9 +10,9 @@ from array import array
 
 import numpy as np
 
+from wanbed.flow.event_queue import EventQueue
 from wanbed.results.records.span_log import COMPUTE_KINDS
 from wanbed.runner.companions.faults.spec import PlannedFault
-from wanbed.runner.simulator.event_queue import EventQueue
 from wanbed.runner.simulator.simulated_ranks import NUMBERS, RankState
 from wanbed.runner.simulator.simulation import KIND_CODES, SimulatedFailure
 from wanbed.runner.simulator.training import Training

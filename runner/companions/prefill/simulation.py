@@ -14,9 +14,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from wanbed.runner.simulator.event_queue import EventQueue
+from wanbed.flow.event_queue import EventQueue
+from wanbed.flow.line import Line
 from wanbed.runner.simulator.simulation import KIND_CODES, NO_PEER, SimulatedPrefill
-from wanbed.testbed.network.flow_model.line import Line
 from wanbed.workloads.bubbletea.bubble_filler import BubbleFiller, LayerRun
 from wanbed.workloads.bubbletea.bubble_forecast import BubbleForecast, IterationPlan
 from wanbed.workloads.bubbletea.controller import Commands, PrefillController

@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from typing import Generic
 
+from wanbed.flow.channel import Channel
+from wanbed.flow.striping import Striping
 from wanbed.runner.simulator.channels.network import Ends, Network, Variant
 from wanbed.runner.simulator.channels.transfers import Arrived, OwnTransfers
 from wanbed.runner.simulator.channels.wan_traffic import Crossing
-from wanbed.runner.tcp.channel import Channel
-from wanbed.testbed.network.flow_model.striping import Striping
 from wanbed.workloads.transport.frame import HEADER_BYTES, Cutting
 
 

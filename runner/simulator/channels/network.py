@@ -6,11 +6,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Generic, TypeVar
 
-from wanbed.runner.resolve.connections import held_bytes
-from wanbed.runner.resolve.packet_draws import has_narrow_way, is_impaired
-from wanbed.runner.resolve.placement import StagePlace
-from wanbed.runner.resolve.resolved_variant import ResolvedVariant
-from wanbed.runner.simulator.channels.changing_path import (
+from wanbed.flow.changing_path import (
     CapacityCourse,
     ChangingPath,
     Retransmission,
@@ -18,15 +14,19 @@ from wanbed.runner.simulator.channels.changing_path import (
     pair_bps,
     trunk_bps,
 )
-from wanbed.runner.simulator.channels.shared_capacity import NodePairFlow, SharedCapacity
-from wanbed.runner.simulator.channels.shared_channel import ChangingChannel, SharedChannel
-from wanbed.runner.simulator.event_queue import EventQueue
-from wanbed.runner.simulator.packets.packet_channel import PacketChannel, PacketLinks
-from wanbed.runner.simulator.packets.way import Gateways
-from wanbed.runner.tcp.channel import Channel, PrivateChannel
-from wanbed.runner.tcp.effects import TcpEffects
-from wanbed.testbed.network.flow_model.line import Line
-from wanbed.testbed.network.flow_model.window import LEAST_TIMEOUT_NS, TcpWindow, opened
+from wanbed.flow.channel import Channel, PrivateChannel
+from wanbed.flow.event_queue import EventQueue
+from wanbed.flow.line import Line
+from wanbed.flow.packets.way import Gateways
+from wanbed.flow.shared_capacity import NodePairFlow, SharedCapacity
+from wanbed.flow.shared_channel import ChangingChannel, SharedChannel
+from wanbed.flow.window import LEAST_TIMEOUT_NS, TcpWindow, opened
+from wanbed.runner.resolve.connections import held_bytes
+from wanbed.runner.resolve.packet_draws import has_narrow_way, is_impaired
+from wanbed.runner.resolve.placement import StagePlace
+from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.runner.resolve.tcp_effects import TcpEffects
+from wanbed.runner.simulator.channels.packet_channel import PacketChannel, PacketLinks
 from wanbed.testbed.network.gateway_layout import plan_gateways
 from wanbed.testbed.network.links.wan_link import LinkConditions
 from wanbed.testbed.network.shared_rate import Timers

@@ -7,15 +7,15 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from wanbed.flow.channel import Known
+from wanbed.flow.event_queue import EventQueue
+from wanbed.flow.line import Line
+from wanbed.runner.simulator.channels.packet_channel import ChunkArrived
 from wanbed.runner.simulator.channels.transfers import Delivery, Transfers
-from wanbed.runner.simulator.event_queue import EventQueue
-from wanbed.runner.simulator.packets.packet_channel import ChunkArrived
-from wanbed.runner.tcp.channel import Known
-from wanbed.testbed.network.flow_model.line import Line
 from wanbed.workloads.message import MessageKind
 from wanbed.workloads.transport.boundary import FRAME_KINDS, relay_window
 from wanbed.workloads.transport.chunk_queues import ChunkQueue, QueuedChunk, RelayQueue, TurnQueue
-from wanbed.workloads.transport.frame import Cutting, FrameHeader
+from wanbed.workloads.transport.frame import HEADER_BYTES, Cutting, FrameHeader
 
 _Pair = tuple[int, int]
 """The numbers of two cell mates: who sends, and who receives."""
@@ -38,8 +38,8 @@ class Leg(Protocol):
     def touch(self, now_ns: int) -> None:
         """Handle that chunks of a queue may have become ready."""
 
-    def request(self, now_ns: int, known: Known) -> None:
-        """Send a frame without a chunk. Call ``known`` when it is there."""
+    def request(self, now_ns: int, size_bytes: int, known: Known) -> None:
+        """Send a frame of that size, without a chunk. Call ``known`` when it is there."""
 
 
 class WithinHost:
@@ -68,7 +68,7 @@ class WithinHost:
             arrived(now_ns, now_ns, chunk)
         self._hands_over = False
 
-    def request(self, now_ns: int, known: Known) -> None:
+    def request(self, now_ns: int, size_bytes: int, known: Known) -> None:
         """Do as ``Leg.request`` says."""
         known(now_ns)
 
@@ -150,7 +150,9 @@ class _Relay:
         self._uncredited[owner] += 1
         if self._uncredited[owner] == self._batch:
             self._uncredited[owner] = 0
-            self._back[self._mate, owner].request(self._events.now_ns, lambda at_ns: self._know(at_ns, owner))
+            self._back[self._mate, owner].request(
+                self._events.now_ns, HEADER_BYTES, lambda at_ns: self._know(at_ns, owner)
+            )
 
     def _know(self, at_ns: int, owner: int) -> None:
         self._events.at(max(at_ns, self._events.now_ns), self._grant, owner)
@@ -223,7 +225,7 @@ class RelayedTransfers(Transfers):
 
     def request(self, now_ns: int, mate: int, known: Known) -> None:
         """Do as ``OwnTransfers.request`` over the channel of that mate, which its receiver is at the end of."""
-        self._across[mate].request(now_ns, known)
+        self._across[mate].request(now_ns, HEADER_BYTES, known)
 
     def _stripe(self, owner: int, microbatch: int, message: _Message) -> None:
         cutting = self._cutting

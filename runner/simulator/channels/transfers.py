@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Sequence
 
-from wanbed.runner.simulator.event_queue import Event, EventQueue
-from wanbed.runner.tcp.channel import Channel, Known, PrivateChannel, Transfer
-from wanbed.testbed.network.flow_model.line import Line
-from wanbed.testbed.network.flow_model.striping import Striping
+from wanbed.flow.channel import Channel, Known, PrivateChannel, Transfer
+from wanbed.flow.event_queue import Event, EventQueue
+from wanbed.flow.line import Line
+from wanbed.flow.striping import Striping
+from wanbed.workloads.transport.frame import HEADER_BYTES
 
 Arrived = Callable[[int, int, int, int], None]
 """Called once all times of a transfer are known, which may be in the future.
@@ -138,7 +139,7 @@ class OwnTransfers(Transfers):
 
     def request(self, now_ns: int, mate: int, known: Known) -> None:
         """Send the request for a message of the other direction. Call ``known`` with the time at which it arrives."""
-        self._channel.request(now_ns, known)
+        self._channel.request(now_ns, HEADER_BYTES, known)
 
 
 class _Sharing:
@@ -306,7 +307,7 @@ class SharedTransfers(Transfers):
 
     def request(self, now_ns: int, mate: int, known: Known) -> None:
         """Do as ``OwnTransfers.request`` over the channel of that mate, which its receiver is at the end of."""
-        self.channels[mate].request(now_ns, known)
+        self.channels[mate].request(now_ns, HEADER_BYTES, known)
 
     def _send(self, owner: int, sharing: _Sharing) -> None:
         time_ns = sharing.time_ns

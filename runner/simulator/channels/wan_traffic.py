@@ -12,15 +12,15 @@ from math import gcd
 import numpy as np
 import numpy.typing as npt
 
+from wanbed.flow.channel import Channel
+from wanbed.flow.line import Line
+from wanbed.flow.shared_capacity import SharedCapacity
+from wanbed.flow.shared_channel import SharedChannel
+from wanbed.flow.stream import BITS_NS, VARIED_NUMBERS, Stream
 from wanbed.results.records.span_columns import Column
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 from wanbed.runner.simulator.channels.network import Ends
-from wanbed.runner.simulator.channels.shared_capacity import SharedCapacity
-from wanbed.runner.simulator.channels.shared_channel import SharedChannel
-from wanbed.runner.simulator.channels.stream import BITS_NS, VARIED_NUMBERS, Stream
 from wanbed.runner.simulator.simulation import HostTraffic
-from wanbed.runner.tcp.channel import Channel
-from wanbed.testbed.network.flow_model.line import Line
 
 Rows = npt.NDArray[np.int64]
 _Numbers = npt.NDArray[np.int64]

@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from wanbed.runner.simulator.event_queue import EventQueue
+from wanbed.flow.channel import Channel
+from wanbed.flow.event_queue import EventQueue
+from wanbed.flow.striping import Striping
 from wanbed.runner.simulator.rings.piece_round import PieceRound, PieceRounds
-from wanbed.runner.tcp.channel import Channel
-from wanbed.testbed.network.flow_model.striping import Striping
 from wanbed.workloads.transport.butterfly_sum import GATHER, SCATTER
 from wanbed.workloads.transport.ring_round import cut_segments, ring_chunk_bytes, ring_window_chunks
 

@@ -10,10 +10,10 @@ from collections import deque
 from collections.abc import Sequence
 from functools import partial
 
-from wanbed.runner.simulator.event_queue import EventQueue
+from wanbed.flow.channel import Channel
+from wanbed.flow.event_queue import EventQueue
 from wanbed.runner.simulator.rings.piece_round import PieceRound, PieceRounds
 from wanbed.runner.simulator.rings.ring_all_reduce import RingCut
-from wanbed.runner.tcp.channel import Channel
 from wanbed.workloads.transport.frame import HEADER_BYTES
 from wanbed.workloads.transport.ring_round import cut_segments, ring_window_chunks
 
@@ -80,7 +80,7 @@ class ChunkedRing:
             self.events.at(max(at_ns, self.events.now_ns), self._reported, (before, report))
 
         # It goes before the chunks that wait, where two replicas send each other chunks.
-        back.request(now_ns, known)
+        back.request(now_ns, HEADER_BYTES, known)
 
     def _reported(self, now_ns: int, what: tuple[int, _Report]) -> None:
         before, report = what

@@ -9,13 +9,13 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import Protocol
 
+from wanbed.flow.channel import Channel
+from wanbed.flow.event_queue import EventQueue
 from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 from wanbed.runner.resolve.stage_rings import ring_pairs
 from wanbed.runner.simulator.channels.network import Ends, Network
 from wanbed.runner.simulator.channels.wan_traffic import Crossing
-from wanbed.runner.simulator.event_queue import EventQueue
 from wanbed.runner.simulator.rings.ring_all_reduce import Done, SparseRing
-from wanbed.runner.tcp.channel import Channel
 from wanbed.workloads.transport.links_config import NORM_BYTES
 
 

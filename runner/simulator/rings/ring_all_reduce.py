@@ -22,11 +22,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from wanbed.runner.simulator.channels.shared_channel import ChangingChannel
-from wanbed.runner.simulator.event_queue import Event, EventQueue
-from wanbed.runner.tcp.channel import Channel, PrivateChannel, Transfer
-from wanbed.testbed.network.flow_model.line import Line
-from wanbed.testbed.network.flow_model.striping import Striping
+from wanbed.flow.channel import Channel, PrivateChannel, Transfer
+from wanbed.flow.event_queue import Event, EventQueue
+from wanbed.flow.line import Line
+from wanbed.flow.shared_channel import ChangingChannel
+from wanbed.flow.striping import Striping
 from wanbed.workloads.transport.ring_round import complete_ns, cut_segments, ring_chunk_bytes, ring_window_chunks
 
 

@@ -3,17 +3,17 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from wanbed.flow.channel import Channel, PrivateChannel
+from wanbed.flow.event_queue import EventQueue
 from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 from wanbed.runner.resolve.stage_rings import most_connections, ring_pairs
 from wanbed.runner.simulator.channels.network import Ends, Network
+from wanbed.runner.simulator.channels.packet_channel import PacketChannel
 from wanbed.runner.simulator.channels.wan_traffic import Crossing
-from wanbed.runner.simulator.event_queue import EventQueue
-from wanbed.runner.simulator.packets.packet_channel import PacketChannel
 from wanbed.runner.simulator.rings.butterfly import Butterfly, ButterflyCut
 from wanbed.runner.simulator.rings.chunked_ring import ChunkedRing
 from wanbed.runner.simulator.rings.ring import NestedRing, Ring
 from wanbed.runner.simulator.rings.ring_all_reduce import Done, RingCut, SharedRing, SparseRing, all_reduce_ends_ns
-from wanbed.runner.tcp.channel import Channel, PrivateChannel
 from wanbed.workloads.transport.frame import HEADER_BYTES
 
 _Hops = tuple[Ends, ...]

@@ -10,11 +10,11 @@ from collections.abc import Collection, Iterable, Mapping
 
 import numpy as np
 
+from wanbed.flow.channel import Channel
 from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 from wanbed.runner.simulator.channels.network import Ends, Network
 from wanbed.runner.simulator.rings.ring_all_reduce import awaits_room
 from wanbed.runner.simulator.rings.rings import Rings, ring_cut, ring_ends
-from wanbed.runner.tcp.channel import Channel
 
 _LEAST_REPLICAS = 3
 """With fewer, the ring's own bytes meet acknowledgements of what the other replica sends."""

@@ -15,18 +15,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from wanbed.flow.channel import Channel
+from wanbed.flow.event_queue import EventQueue, Handler
+from wanbed.flow.number_rows import NumberRows
+from wanbed.flow.striping import Striping
 from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 from wanbed.runner.simulator.channels.network import Ends, Network
 from wanbed.runner.simulator.channels.wan_traffic import Crossing
-from wanbed.runner.simulator.event_queue import EventQueue, Handler
 from wanbed.runner.simulator.rings.ring_all_reduce import Done
 from wanbed.runner.simulator.simulated_ranks import RankState
 from wanbed.runner.simulator.simulation import KIND_CODES, NO_PEER
 from wanbed.runner.simulator.surroundings import AllReduce
-from wanbed.runner.tcp.channel import Channel
-from wanbed.runner.tcp.number_rows import NumberRows
 from wanbed.runner.trainings.local_updates.resolution import LocalUpdatesVariant
-from wanbed.testbed.network.flow_model.striping import Striping
 from wanbed.workloads.transport.frame import HEADER_BYTES, Cutting
 from wanbed.workloads.transport.quorum_rounds import QuorumRounds, StarPart, StarSum
 

@@ -15,14 +15,14 @@ from itertools import count
 
 import numpy as np
 
+from wanbed.flow.event_queue import EventQueue
+from wanbed.ground.errors import SimulationError
 from wanbed.results.records.span_columns import TraceSpanColumns
 from wanbed.results.records.span_log import ACTIVATION, GRADIENT, NO_MICROBATCH
 from wanbed.runner.simulator.channels.messages import Messages
 from wanbed.runner.simulator.channels.network import Ends, Network
 from wanbed.runner.simulator.channels.transfers import Arrived
 from wanbed.runner.simulator.channels.wan_traffic import Crossing, wan_traffic
-from wanbed.runner.simulator.deadlock import SimulationError
-from wanbed.runner.simulator.event_queue import EventQueue
 from wanbed.runner.simulator.event_run import run_events
 from wanbed.runner.simulator.rings.ring import Ring
 from wanbed.runner.simulator.rings.ring_all_reduce import Done, RingCut

@@ -5,8 +5,8 @@ The only forward ends at f. From then on A bytes leave at the rate W, and arrive
 
 from typing import Any
 
+from wanbed.runner.resolve.tcp_effects import IDEAL, TcpEffects
 from wanbed.runner.simulator.simulation import Simulate
-from wanbed.runner.tcp.effects import IDEAL, TcpEffects
 from wanbed.runner.validation.case import Changes, ClosedForm, LawCheck, arrival_ns, chain, side_by_side, simulated
 
 MS = 1_000_000

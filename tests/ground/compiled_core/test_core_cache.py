@@ -71,7 +71,7 @@ def test_the_extensions_stand_in_folders_like_the_sources(tmp_path: Path) -> Non
     files = core_files(tmp_path)
     assert set(files) == {*CORE_MODULES, "0f__mypyc"}
     assert files["0f__mypyc"] == shared
-    assert files["wanbed.runner.tcp.channel"] == tmp_path / "wanbed" / "runner" / "tcp" / f"channel{suffix}"
+    assert files["wanbed.flow.channel"] == tmp_path / "wanbed" / "flow" / f"channel{suffix}"
 
 
 def test_every_compiled_module_is_in_a_package_that_looks_for_the_core() -> None:

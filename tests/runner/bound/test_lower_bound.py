@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from tests.support.runner.small_experiment import sweep_point
 from wanbed.runner.bound.lower_bound import LowerBound, LowerBounds, lower_bounds
 from wanbed.runner.resolve.equal_parts import equal_parts
+from wanbed.runner.resolve.tcp_effects import effects_of
 from wanbed.runner.simulator.simulation import Simulation
 from wanbed.runner.simulator.variant_simulation import simulate_variant
-from wanbed.runner.tcp.effects import effects_of
 from wanbed.runner.validation.random_experiments import draw_experiment
 
 MS = 1_000_000

@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.runner.commands_here import called, printed, refusal
 from tests.support.runner.emulated_run import Simulator, Times, constant, write_run
-from wanbed.runner.simulator.deadlock import SimulationError
+from wanbed.ground.errors import SimulationError
 from wanbed.runner.validation.agreement import Agreement, Compared, write_agreement
 from wanbed.runner.validation.case import LawCheck
 from wanbed.runner.validation.comparison import VariantComparison

@@ -14,8 +14,8 @@ from tests.support.runner.chakra_traces import nodes_of, replay_document, write_
 from tests.support.runner.small_experiment import sweep_point
 from tests.support.simulator.simulation_of import simulation_of
 from wanbed.runner.experiments.shipped_experiments import shipped_experiments
+from wanbed.runner.resolve.tcp_effects import TcpEffects
 from wanbed.runner.simulator.variant_simulation import simulate_variant
-from wanbed.runner.tcp.effects import TcpEffects
 
 ITERATIONS, EXPORTED = 4, 2
 PATHS = {each.name: each.path for each in shipped_experiments()}

@@ -14,9 +14,9 @@ from wanbed.runner.planner.planning import search_space
 from wanbed.runner.planner.search import greedy_candidates
 from wanbed.runner.planner.search_space import Candidate
 from wanbed.runner.resolve.connections import window_bps
+from wanbed.runner.resolve.tcp_effects import effects_of
 from wanbed.runner.simulator.simulation import KIND_CODES, Simulation
 from wanbed.runner.simulator.variant_simulation import simulate_variant
-from wanbed.runner.tcp.effects import effects_of
 
 Row = tuple[int, str, int, int, int, int]
 """Rank, kind, microbatch, start, end and peer."""

@@ -14,7 +14,7 @@ from wanbed.runner.planner.planning import ceiling, search_space
 from wanbed.runner.planner.pricing import simulated_pricing
 from wanbed.runner.planner.search import every_candidate
 from wanbed.runner.planner.search_space import Candidate
-from wanbed.runner.tcp.effects import IDEAL, TcpEffects
+from wanbed.runner.resolve.tcp_effects import IDEAL, TcpEffects
 
 GPIPE = [{"name": "v", "schedule": "gpipe", "transport": {"connections": "auto"}}]
 

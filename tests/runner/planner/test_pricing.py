@@ -8,9 +8,9 @@ from wanbed.results.records.span_columns import SpanColumns
 from wanbed.runner.planner.bottleneck import bottleneck_of
 from wanbed.runner.planner.pricing import PricedIterations, price_of
 from wanbed.runner.planner.search_space import Candidate
+from wanbed.runner.resolve.tcp_effects import TcpEffects
 from wanbed.runner.simulator.simulation import KIND_CODES, HostTraffic, Simulation
 from wanbed.runner.simulator.variant_simulation import simulate_variant
-from wanbed.runner.tcp.effects import TcpEffects
 
 SHARED = {"transport": {"sharing": "temporal", "connections": "auto"}}
 

@@ -10,7 +10,7 @@ from tests.support.runner.planner_instances import document, task_of
 from wanbed.runner.planner.planning import ceiling, plan, search_space
 from wanbed.runner.planner.pricing import simulated_pricing
 from wanbed.runner.planner.search import every_candidate
-from wanbed.runner.tcp.effects import TcpEffects
+from wanbed.runner.resolve.tcp_effects import TcpEffects
 
 
 def two(slower: list[dict[str, Any]], schedule: str = "gpipe", **compute: Any) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import pytest
 from tests.support.runner.planner_instances import random_task
 from tests.support.runner.tasks_at_hand import TasksAtHand
 from tests.support.simulator.simulation_on_paper import simulate_on_paper
-from wanbed.ground.errors import InputError
+from wanbed.ground.errors import InputError, SimulationError
 from wanbed.results.records.run_store import RunStore
 from wanbed.runner.planner.effort import Effort, LimitReachedError, Limits
 from wanbed.runner.planner.experiment_file import parse_experiment
@@ -23,7 +23,6 @@ from wanbed.runner.runs.progress import Progress
 from wanbed.runner.runs.run_folder import begin_run
 from wanbed.runner.simulated_runs.process_pool import ProcessPool
 from wanbed.runner.simulated_runs.simulated_run import Pool, simulate_sweep
-from wanbed.runner.simulator.deadlock import SimulationError
 from wanbed.runner.simulator.simulation import Simulation
 
 POINTS = 40

@@ -5,6 +5,9 @@ from typing import Any
 
 import pytest
 
+from wanbed.flow.line import PAYLOAD_BYTES, Line
+from wanbed.flow.striping import Striping
+from wanbed.flow.window import INITIAL_SEGMENTS
 from wanbed.runner.experiment.transport_spec import TransportSpec
 from wanbed.runner.resolve.cell_costs import (
     MOST_WINDOWS,
@@ -17,9 +20,6 @@ from wanbed.runner.resolve.cell_costs import (
 )
 from wanbed.runner.resolve.placement import Placement, place_stages
 from wanbed.runner.resolve.stage_costs import StageCosts
-from wanbed.testbed.network.flow_model.line import PAYLOAD_BYTES, Line
-from wanbed.testbed.network.flow_model.striping import Striping
-from wanbed.testbed.network.flow_model.window import INITIAL_SEGMENTS
 from wanbed.testbed.network.goodput import tcp_goodput_bps
 from wanbed.testbed.network.tcp_settings import TcpSettings
 from wanbed.testbed.network.topology import Topology, resolve_topology

@@ -13,9 +13,9 @@ from wanbed.results.chakra.node import NodeType
 from wanbed.runner.experiment.transport_spec import TransportSpec
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.resolve.experiment import Experiment
+from wanbed.runner.resolve.tcp_effects import effects_of
 from wanbed.runner.resolve.trial_extent import MAX_TRIAL_NS
 from wanbed.runner.simulator.variant_simulation import simulate_variant
-from wanbed.runner.tcp.effects import effects_of
 
 SMALL: dict[str, Any] = {
     "topology": {

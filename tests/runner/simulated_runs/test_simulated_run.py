@@ -16,6 +16,7 @@ import pytest
 from tests.support.simulator.simulation_on_paper import DEADLOCKING, simulate_on_paper
 from tests.support.until import until_within
 from wanbed import results
+from wanbed.ground.errors import SimulationError
 from wanbed.results.records.run_store import RunStore
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.resolve.experiment import Experiment
@@ -25,7 +26,6 @@ from wanbed.runner.runs.progress import Progress
 from wanbed.runner.runs.run_folder import begin_run
 from wanbed.runner.simulated_runs.process_pool import ProcessPool
 from wanbed.runner.simulated_runs.simulated_run import simulate_sweep
-from wanbed.runner.simulator.deadlock import SimulationError
 from wanbed.runner.simulator.simulation import Simulation
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -8,9 +8,9 @@ import pytest
 
 from tests.support.runner.small_experiment import sweep_point
 from tests.support.simulator.fluid_training import FluidTraining, Limits, SpanEnd
+from wanbed.runner.resolve.tcp_effects import IDEAL
 from wanbed.runner.simulator.simulation import KIND_CODES, Simulation
 from wanbed.runner.simulator.variant_simulation import simulate_variant
-from wanbed.runner.tcp.effects import IDEAL
 
 CASES, BATCH = 300, 30
 MOST_DEVIATION_NS = 1000

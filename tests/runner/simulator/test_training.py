@@ -6,10 +6,10 @@ import pytest
 
 from tests.support.runner.small_experiment import sweep_point
 from tests.support.simulator.simulation_of import simulation_of
+from wanbed.runner.resolve.tcp_effects import IDEAL
 from wanbed.runner.simulator.deadlock import DeadlockError
 from wanbed.runner.simulator.simulation import KIND_CODES, Simulation
 from wanbed.runner.simulator.variant_simulation import simulate_variant
-from wanbed.runner.tcp.effects import IDEAL
 from wanbed.workloads.schedules.action import Action, ActionKind
 from wanbed.workloads.schedules.gpipe import GPipe
 

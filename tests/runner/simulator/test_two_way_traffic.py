@@ -6,12 +6,12 @@ import pytest
 
 from tests.support.simulator.events import run_all
 from tests.support.simulator.simulation_of import simulation_of
-from wanbed.runner.simulator.channels.shared_capacity import NodePairFlow, SharedCapacity
-from wanbed.runner.simulator.channels.shared_channel import SharedChannel
-from wanbed.runner.simulator.event_queue import EventQueue
+from wanbed.flow.event_queue import EventQueue
+from wanbed.flow.line import PAYLOAD_BYTES, Line
+from wanbed.flow.shared_capacity import NodePairFlow, SharedCapacity
+from wanbed.flow.shared_channel import SharedChannel
+from wanbed.flow.window import TcpWindow, opened
 from wanbed.runner.simulator.simulation import Simulation
-from wanbed.testbed.network.flow_model.line import PAYLOAD_BYTES, Line
-from wanbed.testbed.network.flow_model.window import TcpWindow, opened
 from wanbed.testbed.network.tcp_settings import TcpSettings
 
 LATENCY_NS = 40_000_000

@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 from tests.support.present import present
 from tests.support.runner.small_experiment import sweep_point
 from tests.support.simulator.simulation_of import simulation_of
+from wanbed.ground.errors import SimulationError
 from wanbed.results.records.span_log import COMPUTE_KINDS
 from wanbed.runner.resolve.equal_parts import equal_parts
 from wanbed.runner.resolve.experiment import SweepPoint
-from wanbed.runner.simulator.deadlock import SimulationError
+from wanbed.runner.resolve.tcp_effects import IDEAL, TcpEffects
 from wanbed.runner.simulator.simulation import KIND_CODES, Simulation
 from wanbed.runner.simulator.variant_simulation import simulate_variant
-from wanbed.runner.tcp.effects import IDEAL, TcpEffects
 from wanbed.workloads.message import Message, MessageKind
 from wanbed.workloads.schedules.action import Action, ActionKind
 from wanbed.workloads.schedules.gpipe import GPipe

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from wanbed.results.records.span_columns import VirtualSpanColumns
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.runner.resolve.tcp_effects import IDEAL, TcpEffects
 from wanbed.runner.simulator.simulation import KIND_CODES, Simulation
 from wanbed.runner.simulator.variant_simulation import simulate_variant
-from wanbed.runner.tcp.effects import IDEAL, TcpEffects
 
 MS = 1_000_000
 ACTIVATION, GRADIENT = 1, 2

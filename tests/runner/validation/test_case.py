@@ -1,8 +1,8 @@
 import pytest
 
 from tests.support.runner.emulated_run import Simulator, simulation
+from wanbed.runner.resolve.tcp_effects import IDEAL
 from wanbed.runner.simulator.simulation import NO_PEER
-from wanbed.runner.tcp.effects import IDEAL
 from wanbed.runner.validation.case import (
     LawCheck,
     all_reduce_ns,

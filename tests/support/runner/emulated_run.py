@@ -13,9 +13,9 @@ from wanbed.results.records.span_log import RankPlace, Span, SpanLogContents
 from wanbed.results.records.trial_id import TrialId
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.runner.resolve.tcp_effects import TcpEffects
 from wanbed.runner.runs.manifest import gather_manifest
 from wanbed.runner.simulator.simulation import KIND_CODES, NO_PEER, Simulation
-from wanbed.runner.tcp.effects import TcpEffects
 from wanbed.testbed.network.topology import Topology
 
 S = 1_000_000_000

@@ -11,8 +11,8 @@ from wanbed.runner.bound.lower_bound import lower_bounds
 from wanbed.runner.resolve.cell_costs import cell_costs
 from wanbed.runner.resolve.experiment import SweepPoint
 from wanbed.runner.resolve.pipeline_variant import in_pipelines
+from wanbed.runner.resolve.tcp_effects import IDEAL
 from wanbed.runner.simulator.variant_simulation import simulate_variant
-from wanbed.runner.tcp.effects import IDEAL
 
 WHOLE = ("gpipe", "1f1b", "eager-1f1b", "varuna", "atlas")
 SPLIT = ("zb-h1", "zb-2p")

@@ -1,6 +1,6 @@
 """Let simulated time pass."""
 
-from wanbed.runner.simulator.event_queue import EventQueue
+from wanbed.flow.event_queue import EventQueue
 
 
 def run_all(events: EventQueue) -> None:

@@ -15,15 +15,15 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from wanbed.flow.number_rows import NumberRows
 from wanbed.ground.compiled_core.core_cache import present_core
 from wanbed.ground.errors import WanbedError
 from wanbed.runner.experiments.shipped_experiments import shipped_experiments
 from wanbed.runner.planner.experiment_file import load_experiment, parse_experiment
 from wanbed.runner.resolve.experiment import SweepPoint
+from wanbed.runner.resolve.tcp_effects import effects_of
 from wanbed.runner.simulator import training
 from wanbed.runner.simulator.variant_simulation import simulate_variant
-from wanbed.runner.tcp.effects import effects_of
-from wanbed.runner.tcp.number_rows import NumberRows
 from wanbed.workloads.schedules.registry import schedule_names
 
 OWN = "tests.support.runner.failing_schedules"

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wanbed.testbed.network.flow_model.line import Line
-from wanbed.testbed.network.flow_model.window import opened
+from wanbed.flow.line import Line
+from wanbed.flow.window import opened
 from wanbed.testbed.network.tcp_settings import TcpSettings
 from wanbed.testbed.relay.flow import RelayFlow, piece_bytes
 from wanbed.testbed.relay.lanes import OwnLane, Timeline

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from wanbed.flow.line import Line
 from wanbed.ground.strict_model import parse_model
-from wanbed.testbed.network.flow_model.line import Line
 from wanbed.testbed.network.topology import resolve_topology
 from wanbed.testbed.network.topology_spec import TopologySpec
 from wanbed.testbed.relay.lanes import OwnLane, RelayLane, SharedLane, SharedRates, Timeline, lanes

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from random import Random
 
-from wanbed.runner.simulator.event_queue import EventQueue
+from wanbed.flow.event_queue import EventQueue
 from wanbed.workloads.bubbletea.bubble_filler import BubbleFiller, LayerRun
 from wanbed.workloads.bubbletea.bubble_forecast import BubbleForecast
 from wanbed.workloads.bubbletea.controller import PrefillController

@@ -10,16 +10,16 @@ import pytest
 
 from tests.support.runner.background import TO_WEST, with_background
 from tests.support.runner.two_jobs import two_jobs
+from wanbed.flow.event_queue import EventQueue
+from wanbed.ground.errors import SimulationError
 from wanbed.runner.companions.background import simulation as background
 from wanbed.runner.companions.background.simulation import SimulatedBackground
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.resolve.connections import count_connections
+from wanbed.runner.resolve.tcp_effects import IDEAL, TcpEffects
 from wanbed.runner.simulator.channels.network import Network
-from wanbed.runner.simulator.deadlock import SimulationError
-from wanbed.runner.simulator.event_queue import EventQueue
 from wanbed.runner.simulator.simulation import FlowTraffic, Simulation
 from wanbed.runner.simulator.variant_simulation import simulate_variant
-from wanbed.runner.tcp.effects import IDEAL, TcpEffects
 
 S = 10**9
 MS = 10**6

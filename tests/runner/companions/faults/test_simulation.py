@@ -12,9 +12,9 @@ from tests.support.present import present
 from tests.support.runner.small_experiment import sweep_point
 from wanbed.results.reading.run import Run
 from wanbed.results.records.span_log import COMPUTE_KINDS
+from wanbed.runner.resolve.tcp_effects import IDEAL
 from wanbed.runner.simulator.simulation import KIND_CODES, Simulation
 from wanbed.runner.simulator.variant_simulation import simulate_variant
-from wanbed.runner.tcp.effects import IDEAL
 
 MS = 1_000_000
 

@@ -9,14 +9,14 @@ import pytest
 
 from tests.support.present import present
 from tests.support.runner.prefill_documents import point, with_prefill
+from wanbed.flow.line import Line
+from wanbed.ground.errors import SimulationError
 from wanbed.results.records.span_columns import SpanColumns
 from wanbed.results.records.span_log import COMPUTE_KINDS, NO_REQUEST, PREFILL
 from wanbed.runner.companions.prefill.simulation import PrefillSimulation
 from wanbed.runner.resolve.experiment import SweepPoint
-from wanbed.runner.simulator.deadlock import SimulationError
 from wanbed.runner.simulator.simulation import KIND_CODES, SimulatedPrefill, Simulation
 from wanbed.runner.simulator.variant_simulation import simulate_variant
-from wanbed.testbed.network.flow_model.line import Line
 from wanbed.workloads.bubbletea.request import Outcome, count_outcomes
 from wanbed.workloads.bubbletea.service_config import ServiceConfig
 from wanbed.workloads.schedules.action import Action, ActionKind

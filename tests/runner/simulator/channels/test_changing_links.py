@@ -11,9 +11,9 @@ from tests.runner.simulator.channels.changing_topologies import Changes, with_co
 from tests.runner.simulator.test_variant_simulation import documents
 from tests.support.runner.small_experiment import sweep_point
 from wanbed.runner.bound.lower_bound import lower_bounds
+from wanbed.runner.resolve.tcp_effects import IDEAL, TcpEffects, effects_of
 from wanbed.runner.simulator.simulation import KIND_CODES, Simulation
 from wanbed.runner.simulator.variant_simulation import simulate_variant
-from wanbed.runner.tcp.effects import IDEAL, TcpEffects, effects_of
 from wanbed.testbed.network.topology import Topology
 
 MS = 1_000_000

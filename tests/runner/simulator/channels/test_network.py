@@ -10,12 +10,12 @@ import pytest
 from tests.runner.simulator.channels.changing_topologies import Changes, with_courses
 from tests.support.runner.small_experiment import sweep_point
 from tests.support.simulator.events import run_all
+from wanbed.flow.event_queue import EventQueue
+from wanbed.flow.window import LEAST_TIMEOUT_NS
 from wanbed.runner.resolve.connections import count_connections
 from wanbed.runner.resolve.placement import StagePlace
+from wanbed.runner.resolve.tcp_effects import IDEAL, TcpEffects
 from wanbed.runner.simulator.channels.network import Ends, Network
-from wanbed.runner.simulator.event_queue import EventQueue
-from wanbed.runner.tcp.effects import IDEAL, TcpEffects
-from wanbed.testbed.network.flow_model.window import LEAST_TIMEOUT_NS
 
 MEGABYTE = 10**6
 S = 10**9

@@ -7,11 +7,11 @@ from itertools import permutations
 import pytest
 
 from tests.support.simulator.events import run_all
+from wanbed.flow.channel import Known
+from wanbed.flow.event_queue import EventQueue
+from wanbed.flow.line import Line
+from wanbed.runner.simulator.channels.packet_channel import ChunkArrived
 from wanbed.runner.simulator.channels.relayed_transfers import Leg, RelayedTransfers, WithinHost
-from wanbed.runner.simulator.event_queue import EventQueue
-from wanbed.runner.simulator.packets.packet_channel import ChunkArrived
-from wanbed.runner.tcp.channel import Known
-from wanbed.testbed.network.flow_model.line import Line
 from wanbed.workloads.message import MessageKind
 from wanbed.workloads.transport.boundary import relay_window
 from wanbed.workloads.transport.chunk_queues import ChunkQueue, QueuedChunk
@@ -51,7 +51,7 @@ class Recording:
         self.carried.append((chunk.header.owner, chunk.header.number))
         self._events.at(now_ns + self._chunk_ns, self._accept, (arrived, chunk, now_ns))
 
-    def request(self, now_ns: int, known: Known) -> None:
+    def request(self, now_ns: int, size_bytes: int, known: Known) -> None:
         self.requests += 1
         known(now_ns + LATENCY_NS)
 

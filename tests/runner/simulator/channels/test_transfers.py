@@ -4,11 +4,11 @@ from functools import partial
 import pytest
 
 from tests.support.simulator.events import run_all
+from wanbed.flow.channel import PrivateChannel
+from wanbed.flow.event_queue import EventQueue
+from wanbed.flow.line import Line
+from wanbed.flow.window import TcpWindow
 from wanbed.runner.simulator.channels.transfers import OwnTransfers, SharedTransfers
-from wanbed.runner.simulator.event_queue import EventQueue
-from wanbed.runner.tcp.channel import PrivateChannel
-from wanbed.testbed.network.flow_model.line import Line
-from wanbed.testbed.network.flow_model.window import TcpWindow
 
 MS = 1_000_000
 FREE, FAR_INSIDE = (Line(None, latency_ns, headers=False) for latency_ns in (0, 50))

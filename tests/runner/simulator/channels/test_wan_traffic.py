@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from tests.support.simulator.events import run_all
 from tests.support.simulator.simulation_of import simulation_of
-from wanbed.runner.simulator.channels.stream import Sender, Stream
+from wanbed.flow.event_queue import EventQueue
+from wanbed.flow.line import FRAME_BYTES, PAYLOAD_BYTES, Line
+from wanbed.flow.stream import Sender, Stream
 from wanbed.runner.simulator.channels.wan_traffic import ChannelTraffic, History, ServedStreams, part_sent
-from wanbed.runner.simulator.event_queue import EventQueue
-from wanbed.testbed.network.flow_model.line import FRAME_BYTES, PAYLOAD_BYTES, Line
 
 DAY_NS = 86_400 * 10**9
 

@@ -3,10 +3,10 @@
 from typing import Any, cast
 
 from tests.support.simulator.events import run_all
-from wanbed.runner.simulator.event_queue import EventQueue
+from wanbed.flow.channel import Accepted, Known, Left
+from wanbed.flow.event_queue import EventQueue
 from wanbed.runner.simulator.rings.chunked_ring import ChunkedRing
 from wanbed.runner.simulator.rings.ring_all_reduce import RingCut
-from wanbed.runner.tcp.channel import Accepted, Known, Left
 
 LATENCY_NS = 10
 
@@ -28,7 +28,7 @@ class Recording:
     def report_ns(self, now_ns: int) -> int:
         return now_ns + self._latency_ns
 
-    def request(self, now_ns: int, known: Known) -> None:
+    def request(self, now_ns: int, size_bytes: int, known: Known) -> None:
         self.requests_ns.append(now_ns)
         known(now_ns + self._latency_ns)
 

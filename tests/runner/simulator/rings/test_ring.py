@@ -12,9 +12,9 @@ from tests.support.present import present
 from tests.support.runner.small_experiment import sweep_point
 from tests.support.simulator.simulation_of import simulation_of
 from wanbed.runner.bound.lower_bound import lower_bounds
+from wanbed.runner.resolve.tcp_effects import IDEAL, TcpEffects
 from wanbed.runner.simulator.simulation import KIND_CODES, Simulation
 from wanbed.runner.simulator.variant_simulation import simulate_variant
-from wanbed.runner.tcp.effects import IDEAL, TcpEffects
 from wanbed.runner.validation.case import chain, side_by_side
 
 MS = 1_000_000

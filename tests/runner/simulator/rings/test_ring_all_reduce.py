@@ -11,11 +11,17 @@ from tests.runner.simulator.variants import all_reduces_ns
 from tests.support.runner.small_experiment import sweep_point
 from tests.support.simulator.events import run_all
 from tests.support.simulator.simulation_of import simulation_of
+from wanbed.flow.changing_path import ChangingPath, constant
+from wanbed.flow.channel import PrivateChannel
+from wanbed.flow.congestion_window import CongestionWindow
+from wanbed.flow.event_queue import EventQueue
+from wanbed.flow.line import Line
+from wanbed.flow.shared_capacity import NodePairFlow, SharedCapacity
+from wanbed.flow.shared_channel import ChangingChannel, SharedChannel
+from wanbed.flow.striping import Striping
+from wanbed.flow.window import TcpWindow
 from wanbed.runner.resolve.equal_parts import equal_parts
-from wanbed.runner.simulator.channels.changing_path import ChangingPath, constant
-from wanbed.runner.simulator.channels.shared_capacity import NodePairFlow, SharedCapacity
-from wanbed.runner.simulator.channels.shared_channel import ChangingChannel, SharedChannel
-from wanbed.runner.simulator.event_queue import EventQueue
+from wanbed.runner.resolve.tcp_effects import IDEAL
 from wanbed.runner.simulator.rings.ring_all_reduce import (
     BucketSum,
     RingCut,
@@ -25,12 +31,6 @@ from wanbed.runner.simulator.rings.ring_all_reduce import (
     awaits_room,
 )
 from wanbed.runner.simulator.simulation import KIND_CODES, Simulation
-from wanbed.runner.tcp.channel import PrivateChannel
-from wanbed.runner.tcp.effects import IDEAL
-from wanbed.testbed.network.flow_model.congestion_window import CongestionWindow
-from wanbed.testbed.network.flow_model.line import Line
-from wanbed.testbed.network.flow_model.striping import Striping
-from wanbed.testbed.network.flow_model.window import TcpWindow
 from wanbed.testbed.network.links.wan_link import LinkConditions
 from wanbed.workloads.transport.ring_round import complete_ns
 

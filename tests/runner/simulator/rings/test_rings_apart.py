@@ -8,11 +8,11 @@ import pytest
 
 from tests.support.runner.small_experiment import sweep_point
 from wanbed.runner.resolve.connections import count_connections
+from wanbed.runner.resolve.tcp_effects import TcpEffects
 from wanbed.runner.simulator import variant_simulation
 from wanbed.runner.simulator.channels.network import Network
 from wanbed.runner.simulator.rings.rings_apart import rings_apart
 from wanbed.runner.simulator.simulation import Simulation
-from wanbed.runner.tcp.effects import TcpEffects
 
 ROUNDED_NS = 2
 """A ring by itself rounds the end of each part of a segment, a shared one that of each stretch of a line."""

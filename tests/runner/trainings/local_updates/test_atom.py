@@ -8,8 +8,8 @@ import pytest
 from tests.support.refused import refused
 from tests.support.runner.small_experiment import sweep_point
 from wanbed.runner.resolve.experiment import SweepPoint
+from wanbed.runner.resolve.tcp_effects import IDEAL
 from wanbed.runner.simulator.variant_simulation import simulate_variant
-from wanbed.runner.tcp.effects import IDEAL
 from wanbed.workloads.gpt.gpt_config import GptConfig
 from wanbed.workloads.grouping import Grouping, SwappedLayer, SwappedModel, best_grouping
 from wanbed.workloads.profiles.catalogue import load_profile

@@ -13,17 +13,17 @@ from tests.runner.simulator.variants import all_reduces_ns
 from tests.support.runner.small_experiment import sweep_point
 from tests.support.simulator.events import run_all
 from tests.support.simulator.simulation_of import simulation_of
+from wanbed.flow.channel import PrivateChannel
+from wanbed.flow.event_queue import EventQueue
+from wanbed.flow.line import Line
+from wanbed.flow.striping import Striping
+from wanbed.flow.window import TcpWindow
 from wanbed.runner.resolve.connections import count_connections
+from wanbed.runner.resolve.tcp_effects import IDEAL, TcpEffects, effects_of
 from wanbed.runner.simulator.channels.network import Network
-from wanbed.runner.simulator.event_queue import EventQueue
 from wanbed.runner.simulator.simulation import KIND_CODES, Simulation
 from wanbed.runner.simulator.variant_simulation import simulate_variant
-from wanbed.runner.tcp.channel import PrivateChannel
-from wanbed.runner.tcp.effects import IDEAL, TcpEffects, effects_of
 from wanbed.runner.trainings.local_updates.simulation import PartCut, Star, star_ends
-from wanbed.testbed.network.flow_model.line import Line
-from wanbed.testbed.network.flow_model.striping import Striping
-from wanbed.testbed.network.flow_model.window import TcpWindow
 from wanbed.workloads.transport.frame import HEADER_BYTES
 from wanbed.workloads.transport.quorum_rounds import StarPart
 

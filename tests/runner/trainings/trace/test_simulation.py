@@ -24,13 +24,13 @@ from tests.support.runner.chakra_traces import (
 from tests.support.runner.chakra_traces import spans_of as recorded_spans
 from tests.support.runner.small_experiment import sweep_point
 from tests.support.simulator.simulation_of import simulation_of
+from wanbed.flow.line import FRAME_BYTES, PAYLOAD_BYTES
 from wanbed.results.chakra.node import ChakraNode, CollectiveType, NodeType
 from wanbed.results.chakra.rank_file import rank_bytes
+from wanbed.runner.resolve.tcp_effects import IDEAL, TcpEffects
 from wanbed.runner.simulator.simulation import KIND_CODES, Simulation
 from wanbed.runner.simulator.training import Pulse
 from wanbed.runner.simulator.variant_simulation import simulate_variant
-from wanbed.runner.tcp.effects import IDEAL, TcpEffects
-from wanbed.testbed.network.flow_model.line import FRAME_BYTES, PAYLOAD_BYTES
 from wanbed.workloads.transport.frame import HEADER_BYTES
 
 SEND, RECEIVE = NodeType.COMM_SEND_NODE, NodeType.COMM_RECV_NODE

@@ -1,0 +1,69 @@
+"""A packet of a connection's stream, and what has become of it."""
+
+from typing import Final, NamedTuple
+
+from wanbed.flow.line import FRAME_BYTES, PAYLOAD_BYTES
+
+INITIAL_SEGMENTS: Final = 10
+UNLIMITED: Final = 1 << 30
+HEADER_BYTES: Final = FRAME_BYTES - PAYLOAD_BYTES
+ACKNOWLEDGEMENT_BYTES: Final[int] = 66
+ACKNOWLEDGED_SEGMENTS: Final[int] = 2
+"""The wire bytes of an acknowledgement, and how many segments one is sent for."""
+
+
+class Stamp(NamedTuple):
+    """The sender's state when it sent a packet.
+
+    How many segments had been delivered, and when the last one was; when the first one of those in flight was sent; and
+    whether data had run out.
+    """
+
+    delivered: int
+    delivered_ns: int
+    first_ns: int
+    limited: bool
+
+
+class Acknowledgement(NamedTuple):
+    """The report of one end to the other about the bytes that it has received.
+
+    The first byte that is missing, how many packets had arrived, whether one arrived again (RFC 2883), and how many
+    bytes more it takes, of which ``UNLIMITED`` is no limit.
+    """
+
+    next_byte: int
+    packets: int
+    is_duplicate: bool
+    window_bytes: int = UNLIMITED
+
+
+class Packet:
+    """A packet of a connection's stream, from byte ``start`` to before byte ``end``: one segment, or several at once.
+
+    ``segments`` counts them, of ``segment_bytes`` at most each, as congestion windows do. ``acknowledgement`` is what
+    it tells about the other direction, if that has bytes too.
+    """
+
+    __slots__ = (
+        "acknowledgement",
+        "arrived",
+        "end",
+        "in_flight",
+        "is_acknowledged",
+        "is_lost",
+        "resent",
+        "segments",
+        "sent_ns",
+        "stamp",
+        "start",
+    )
+
+    def __init__(self, start: int, end: int, segment_bytes: int = PAYLOAD_BYTES) -> None:
+        self.start, self.end = start, end
+        self.segments = -(-(end - start) // segment_bytes)
+        self.sent_ns = 0
+        self.in_flight = self.is_lost = self.is_acknowledged = self.resent = False
+        self.arrived = False
+        self.stamp: Stamp | None = None
+        self.acknowledgement: Acknowledgement | None = None

@@ -129,6 +129,11 @@ class EventQueue:
         self._handled = 0
         return True
 
+    def handle_until(self, now_ns: int) -> None:
+        """Handle every event until ``now_ns``, with its own time, also those that are added meanwhile."""
+        while self._times_ns and self._times_ns[0] <= now_ns:
+            self.handle_next_instant()
+
 
 def _place_of(turn: int, events: list[Event], first: int) -> int:
     """Return the place behind all events of that turn or of earlier ones, among those from the place ``first`` on."""

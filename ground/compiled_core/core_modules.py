@@ -31,6 +31,7 @@ CORE_MODULES = (
     "wanbed.runner.simulator.rings.rings",
     "wanbed.runner.simulator.simulated_ranks",
     "wanbed.runner.simulator.training",
+    "wanbed.testbed.relay.lanes",
     "wanbed.workloads.schedules.planning.cell_simulation",
     "wanbed.workloads.schedules.planning.plan_run",
 )

@@ -7,9 +7,10 @@ program sees them as on a real connection: what they do not let out stays in its
 from collections import deque
 from collections.abc import Callable
 
+from wanbed.flow.event_queue import EventQueue
 from wanbed.flow.line import Line
 from wanbed.flow.window import BOUNDED, Delay, TcpWindow
-from wanbed.testbed.relay.lanes import RelayLane, Timeline
+from wanbed.testbed.relay.lanes import RelayLane
 
 _PENDING_NS = 1 << 61
 """The delay of an acknowledgement of which it is not known yet when it will be sent."""
@@ -76,7 +77,7 @@ class RelayFlow:
         lane: RelayLane,
         back: RelayLane,
         window: TcpWindow,
-        timeline: Timeline,
+        events: EventQueue,
         *,
         read: Read,
         write: Write,
@@ -85,7 +86,7 @@ class RelayFlow:
     ) -> None:
         self._lane, self._back = lane, back
         self._window = window
-        self._timeline = timeline
+        self._events = events
         self._read, self._write, self._finish = read, write, finish
         self._trim_ns = trim_ns
         self._piece_bytes = piece_bytes(lane.line)
@@ -164,10 +165,10 @@ class RelayFlow:
             self._least_wait_ns = least_ns
             piece.delay.notice(waited_ns - least_ns)
         arrival_ns = end_ns + self._lane.line.latency_ns - self._trim_ns()
-        self._timeline.at(arrival_ns, lambda now_ns: self._arrive(piece, now_ns))
+        self._events.at(arrival_ns, self._arrive, piece)
         self._await_credit()
 
-    def _arrive(self, piece: _Piece, now_ns: int) -> None:
+    def _arrive(self, now_ns: int, piece: _Piece) -> None:
         """Handle that a piece arrives. Its acknowledgement waits behind the bytes of the other direction."""
         waits_ns = self._back.wait_ns(now_ns)
         if waits_ns and len(piece.data):
@@ -206,9 +207,9 @@ class RelayFlow:
         """Go on when the next bytes are acknowledged, a little later: what is acknowledged shortly after counts too."""
         if self._waits and not self._armed and (credit_ns := self._window.next_credit_ns) < _PENDING_NS:
             self._armed = True
-            self._timeline.at(credit_ns + self._slack_ns, self._credit)
+            self._events.at(credit_ns + self._slack_ns, self._credit, None)
 
-    def _credit(self, now_ns: int) -> None:
+    def _credit(self, now_ns: int, _: None) -> None:
         self._armed = False
         credit_ns = self._window.next_credit_ns
         if credit_ns <= now_ns:

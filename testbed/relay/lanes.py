@@ -1,56 +1,26 @@
 """Decide when data of a node pair leaves: on a lane with a rate of its own, or one that shares trunks and host ports.
 
-Shares are max-min at every instant: the rule of the simulator (``runner/simulator/channels``), and what the gateways'
-HTB classes approach. A lane serialises what the connections of one node pair send, first come, first served. Both kinds
-of lane report once when a piece's first and last byte leave: a lane whose rate nobody else uses knows it at once, a
-shared lane when the piece has left.
+Shares are max-min at every instant, by the arithmetic that the simulator uses too, and that the gateways' HTB classes
+approach. A lane serialises what the connections of one node pair send, first come, first served. Both kinds of lane
+report once when a piece's first and last byte leave: a lane whose rate nobody else uses knows it at once, a shared lane
+when the piece has left.
 
 An event that is handled late still counts as having happened on time. So what follows from it is not late as well, and
 the lateness of timers does not add up.
 """
 
-import heapq
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import count
 from typing import Protocol
 
-from tests.support.simulator.fair_share import fair_rates_bps
+from wanbed.flow.channel import Left, Transfer
+from wanbed.flow.event_queue import EventQueue
 from wanbed.flow.line import Line
+from wanbed.flow.shared_capacity import NodePairFlow, SharedCapacity
+from wanbed.flow.stream import Sender
 from wanbed.testbed.network.shared_rate import can_bind
 from wanbed.testbed.network.topology import Host, Topology
-
-Event = Callable[[int], None]
-"""Called with the event's own time (ns)."""
-
-
-class Timeline:
-    """Events in the order of their times; those of one time in the order in which they were added."""
-
-    def __init__(self) -> None:
-        self._events: list[tuple[int, int, Event]] = []
-        self._number = count()
-
-    def at(self, time_ns: int, event: Event) -> None:
-        """Handle ``event`` at ``time_ns``, which may have passed."""
-        heapq.heappush(self._events, (time_ns, next(self._number), event))
-
-    def handle(self, now_ns: int) -> None:
-        """Handle every event until ``now_ns``, also those that are added meanwhile."""
-        events = self._events
-        while events and events[0][0] <= now_ns:
-            time_ns, _, event = heapq.heappop(events)
-            event(time_ns)
-
-    @property
-    def next_ns(self) -> int | None:
-        """The time of the next event, None if there is none."""
-        return self._events[0][0] if self._events else None
-
-
-Left = Callable[[int, int], None]
-"""Called once with the times (ns) at which a piece's first and last byte leave, which may be in the future."""
 
 
 class RelayLane(Protocol):
@@ -59,7 +29,7 @@ class RelayLane(Protocol):
     line: Line
     wire_bytes: int
 
-    def queue(self, now_ns: int, size_bytes: int, left: Left) -> None:
+    def queue(self, now_ns: int, size_bytes: int, left: Left, /) -> None:
         """Queue a piece of ``size_bytes`` of payload, 0 for the end of a connection."""
 
     def wait_ns(self, now_ns: int) -> int:
@@ -86,152 +56,60 @@ class OwnLane:
         return max(self._free_ns - now_ns, 0)
 
 
-class Sharing(Protocol):
-    """The division of shared rates among the lanes that send."""
+class SharedLane(Sender):
+    """A lane that shares resources with others. ``flow`` has those on its path."""
 
-    def begin(self, lane: "SharedLane", now_ns: int) -> None:
-        """Set the rate of ``lane``, which begins to send, and of all lanes that this slows down."""
-
-    def end(self, lane: "SharedLane", now_ns: int) -> None:
-        """Handle that ``lane`` has nothing to send any more."""
-
-
-class SharedLane:
-    """A lane that crosses ``resources``, by number, which other lanes cross too. ``most_bps`` is its rate if alone."""
-
-    def __init__(self, line: Line, resources: tuple[int, ...], sharing: Sharing, timeline: Timeline) -> None:
+    def __init__(self, line: Line, flow: NodePairFlow, capacity: SharedCapacity) -> None:
         assert line.rate_bps is not None
-        self.line = line
-        self.resources = resources
-        self.most_bps = line.rate_bps
+        super().__init__(capacity.events, line, keeps_history=False)
         self.wire_bytes = 0
-        self._sharing = sharing
-        self._timeline = timeline
-        self._waiting: deque[tuple[int, Left]] = deque()
+        self.flow = flow
+        self._most_bps: int = line.rate_bps
+        self._capacity = capacity
+        self._waiting: deque[Transfer] = deque()
         self._waiting_bytes = 0
-        self._rate_bps = 0
-        self._since_ns = 0
         self._first_ns = 0
-        self._head_bytes = 0.0
-        self._change = 0
+        self._ended_ns = 0
+        capacity.expect(flow)
 
-    def queue(self, now_ns: int, size_bytes: int, left: Left) -> None:
-        """Queue a piece; ``left`` is called when it has left."""
+    def send(self, transfer: Transfer) -> None:
+        """Queue a piece, which is told when it has left."""
+        now_ns, size_bytes = transfer.available_ns, transfer.size_bytes
         self.wire_bytes += self.line.wire_bytes(size_bytes)
         if not self._waiting and not size_bytes:
-            left(now_ns, now_ns)
+            transfer.left(now_ns, now_ns)
             return
-        self._waiting.append((size_bytes, left))
+        self._waiting.append(transfer)
         self._waiting_bytes += size_bytes
         if len(self._waiting) == 1:
-            # A piece may be let out in the past of an event that has been handled already.
-            now_ns = max(now_ns, self._since_ns)
-            self._begin_head(now_ns)
-            self._rate_bps = 0
-            self._sharing.begin(self, now_ns)
+            # A piece may have been let out before an event that has been handled already.
+            self._begin_head(max(now_ns, self._ended_ns))
 
     def wait_ns(self, now_ns: int) -> int:
         """Return how long the queued bytes still take at the current rate."""
         if not self._waiting:
             return 0
-        behind = self._waiting_bytes - self._waiting[0][0]
-        left_bytes = max(self._head_bytes, 0.0) + behind
-        gone_ns = max(now_ns - self._since_ns, 0)
-        return max(self.line.duration_ns(int(left_bytes), self._rate_bps or self.most_bps) - gone_ns, 0)
+        behind_bytes = self._waiting_bytes - self._waiting[0].size_bytes
+        left_bits_ns = self.left_bits_ns(now_ns) + behind_bytes * self.bits_ns_per_byte
+        return max(left_bits_ns // (self.payload_share * (self.rate_bps or self._most_bps)), 0)
 
-    def send_at(self, rate_bps: int, now_ns: int) -> None:
-        """Send at ``rate_bps`` from now on."""
-        if rate_bps == self._rate_bps:
-            return
-        self._progress(now_ns)
-        self._rate_bps = rate_bps
-        self._await_head()
+    def begins(self, now_ns: int, turn: int) -> None:
+        """Note when the first byte of a piece leaves."""
+        self._first_ns = now_ns
 
-    def _begin_head(self, now_ns: int) -> None:
-        self._first_ns = self._since_ns = now_ns
-        self._head_bytes = float(self._waiting[0][0])
-
-    def _progress(self, now_ns: int) -> None:
-        if self._rate_bps:
-            per_byte_ns = self.line.duration_ns(1_000_000, self._rate_bps) / 1e6
-            self._head_bytes -= max(now_ns - self._since_ns, 0) / per_byte_ns
-        self._since_ns = max(now_ns, self._since_ns)
-
-    def _await_head(self) -> None:
-        self._change += 1
-        change = self._change
-        end_ns = self._since_ns + self.line.duration_ns(max(round(self._head_bytes), 0), self._rate_bps)
-        self._timeline.at(end_ns, lambda time_ns: self._end_head(time_ns, change))
-
-    def _end_head(self, now_ns: int, change: int) -> None:
-        if change != self._change:
-            return
-        size_bytes, left = self._waiting.popleft()
-        self._waiting_bytes -= size_bytes
-        first_ns = self._first_ns
+    def ends(self, now_ns: int) -> None:
+        """Report that a piece has left, and begin the next one."""
+        gone = self._waiting.popleft()
+        self._waiting_bytes -= gone.size_bytes
+        first_ns, self._ended_ns = self._first_ns, now_ns
+        self._capacity.stop(self, self.flow, now_ns)
         if self._waiting:
             self._begin_head(now_ns)
-            self._await_head()
-        else:
-            self._change += 1
-            self._since_ns = now_ns
-            self._sharing.end(self, now_ns)
-        left(first_ns, now_ns)
+        gone.left(first_ns, now_ns)
 
-
-class SharedRates:
-    """Resources with these capacities, by number, and the lanes that send over each of them now.
-
-    A resource is limiting only while its senders could together use more than its capacity.
-    """
-
-    def __init__(self, capacities_bps: Mapping[int, int]) -> None:
-        self._capacities_bps = dict(capacities_bps)
-        self._sending: dict[int, dict[SharedLane, None]] = {resource: {} for resource in capacities_bps}
-        self._offered_bps = dict.fromkeys(capacities_bps, 0)
-
-    def begin(self, lane: SharedLane, now_ns: int) -> None:
-        """Set the rate of ``lane``, which begins to send, and of all lanes that this slows down."""
-        for resource in lane.resources:
-            self._sending[resource][lane] = None
-            self._offered_bps[resource] += lane.most_bps
-        self._share({lane: None}, now_ns)
-
-    def end(self, lane: SharedLane, now_ns: int) -> None:
-        """Let the lanes that shared a resource with ``lane`` have its part."""
-        affected: dict[SharedLane, None] = {}
-        for resource in lane.resources:
-            if self._limits(resource):
-                affected |= self._sending[resource]
-        affected.pop(lane, None)
-        for resource in lane.resources:
-            del self._sending[resource][lane]
-            self._offered_bps[resource] -= lane.most_bps
-        if affected:
-            self._share(affected, now_ns)
-
-    def _limits(self, resource: int) -> bool:
-        return self._offered_bps[resource] > self._capacities_bps[resource]
-
-    def _share(self, lanes: dict[SharedLane, None], now_ns: int) -> None:
-        """Set the rates of ``lanes`` and of all others that share limiting resources with them."""
-        affected = dict(lanes)
-        limiting: set[int] = set()
-        unseen = list(lanes)
-        while unseen:
-            for resource in unseen.pop().resources:
-                if resource not in limiting and self._limits(resource):
-                    limiting.add(resource)
-                    unseen += [lane for lane in self._sending[resource] if lane not in affected]
-                    affected |= self._sending[resource]
-        # A lane's own rate is a resource that it shares with none; negative numbers are free for these.
-        capacities_bps = {resource: self._capacities_bps[resource] for resource in limiting}
-        flows = []
-        for number, lane in enumerate(affected, start=1):
-            capacities_bps[-number] = lane.most_bps
-            flows.append((-number, *(resource for resource in lane.resources if resource in limiting)))
-        for lane, rate_bps in zip(affected, fair_rates_bps(flows, capacities_bps), strict=True):
-            lane.send_at(rate_bps, now_ns)
+    def _begin_head(self, now_ns: int) -> None:
+        self.load(self._waiting[0].size_bytes, 0, now_ns)
+        self._capacity.begin(self, self.flow, now_ns)
 
 
 Resource = tuple[str, ...]
@@ -240,11 +118,13 @@ Resource = tuple[str, ...]
 
 @dataclass(frozen=True)
 class _Crossing:
+    """``resources`` are a host's port and then the trunk, if any."""
+
     line: Line
     resources: tuple[Resource, ...]
 
 
-def lanes(topology: Topology, timeline: Timeline) -> dict[tuple[str, str], RelayLane]:
+def lanes(topology: Topology, events: EventQueue) -> dict[tuple[str, str], RelayLane]:
     """Return the lane from every host to every other one, by their names.
 
     The resources are those of the gateways: a node pair's rate, the trunk of two datacenters, and the port of the
@@ -256,9 +136,18 @@ def lanes(topology: Topology, timeline: Timeline) -> dict[tuple[str, str], Relay
         for resource in each.resources:
             offered.setdefault(resource, []).append(each.line.rate_bps)
     binding = [each for each, rates_bps in offered.items() if can_bind(_capacity_bps(topology, each), rates_bps)]
-    numbers = {resource: number for number, resource in enumerate(binding)}
-    sharing = SharedRates({number: _capacity_bps(topology, each) or 0 for each, number in numbers.items()})
-    return {ends: _lane(each, numbers, sharing, timeline) for ends, each in crossings.items()}
+    sharing = [ends for ends, each in crossings.items() if not set(binding).isdisjoint(each.resources)]
+    # Numbers of the lanes' own rates are the lowest, then those of ports, then those of trunks.
+    numbers = {each: len(sharing) + place for place, each in enumerate(sorted(binding, key=len))}
+    capacities_bps = {number: crossings[ends].line.rate_bps or 0 for number, ends in enumerate(sharing)}
+    capacities_bps |= {number: _capacity_bps(topology, each) or 0 for each, number in numbers.items()}
+    ports = [number for each, number in numbers.items() if len(each) == 1]
+    capacity = SharedCapacity(events, capacities_bps, own=range(len(sharing)), ports=ports)
+    found: dict[tuple[str, str], RelayLane] = {ends: OwnLane(each.line) for ends, each in crossings.items()}
+    for number, ends in enumerate(sharing):
+        shared = [numbers[each] for each in crossings[ends].resources if each in numbers]
+        found[ends] = SharedLane(crossings[ends].line, NodePairFlow(number, (number, *shared)), capacity)
+    return found
 
 
 def _pairs(topology: Topology) -> Iterator[tuple[Host, Host]]:
@@ -270,13 +159,8 @@ def _crossing(topology: Topology, one: Host, other: Host) -> _Crossing:
     path, back = topology.path(here, there), topology.path(there, here)
     line = Line(topology.line_rate_bps(here, there), path.latency_ns, True, back.latency_ns, topology.mtu_bytes)
     trunk = () if here == there else ((here, there),)
-    return _Crossing(line, (*trunk, (other.name,)))
+    return _Crossing(line, ((other.name,), *trunk))
 
 
 def _capacity_bps(topology: Topology, resource: Resource) -> int | None:
     return topology.intra_rate_bps if len(resource) == 1 else topology.conditions(*resource).rate_bps
-
-
-def _lane(crossing: _Crossing, numbers: dict[Resource, int], sharing: SharedRates, timeline: Timeline) -> RelayLane:
-    shared = tuple(numbers[each] for each in crossing.resources if each in numbers)
-    return SharedLane(crossing.line, shared, sharing, timeline) if shared else OwnLane(crossing.line)

@@ -16,12 +16,13 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Protocol
 
+from wanbed.flow.event_queue import EventQueue
 from wanbed.flow.window import TcpWindow, opened
 from wanbed.ground.socket_owner import foreign_caller, listener_at
 from wanbed.testbed.kernel.tcp import Address, ListeningSockets
 from wanbed.testbed.network.tcp_settings import TcpSettings
 from wanbed.testbed.relay.flow import RelayFlow
-from wanbed.testbed.relay.lanes import RelayLane, Timeline, lanes
+from wanbed.testbed.relay.lanes import RelayLane, lanes
 from wanbed.testbed.relay.relay_config import RelayConfig
 
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
@@ -36,7 +37,7 @@ Handle = Callable[[int, int], None]
 class Loop(Protocol):
     """The loop that waits for the events of sockets."""
 
-    timeline: Timeline
+    events: EventQueue
 
     def watch(self, watched: socket.socket, handle: Handle) -> None:
         """Call ``handle`` for every event of a socket, once for each change."""
@@ -99,7 +100,7 @@ class _RelayedConnection:
                 self._close()
 
         return RelayFlow(
-            *lanes, window, self._loop.timeline, read=source.recv, write=write, finish=finish, trim_ns=trim_ns
+            *lanes, window, self._loop.events, read=source.recv, write=write, finish=finish, trim_ns=trim_ns
         )
 
     @staticmethod
@@ -198,13 +199,13 @@ class Relay:
     """
 
     def __init__(self, config: RelayConfig) -> None:
-        self.timeline = Timeline()
+        self.events = EventQueue()
         self.settings = TcpSettings()
         self.trim_ns = 0
         self._config = config
         self._dilation = config.dilation
         self._host_at = {address: host for host, address in config.own.items()}
-        self.lanes = lanes(config.topology, self.timeline)
+        self.lanes = lanes(config.topology, self.events)
         reached_at = {config.own[host]: address for host, address in config.reached_at.items()}
         self._listeners = Listeners(reached_at, self._accepted, _BUFFER_BYTES)
         self._poll = select.epoll()
@@ -248,9 +249,9 @@ class Relay:
 
     def run(self) -> None:
         """Relay until the commands end."""
-        self.timeline.at(self._now_ns(), self._look_again)
+        self.events.at(self._now_ns(), self._look_again, None)
         while self._running:
-            self.timeline.handle(self._now_ns())
+            self.events.handle_until(self._now_ns())
             self._wait()
             now_ns = self._now_ns()
             for descriptor, events in self._poll.poll(0):
@@ -260,14 +261,14 @@ class Relay:
 
     def _wait(self) -> None:
         """Wait for a socket or the next event. ``epoll`` alone would round the time up to whole milliseconds."""
-        due_ns = self.timeline.next_ns
+        due_ns = self.events.next_ns
         assert due_ns is not None
         wait_s = max(due_ns - self._now_ns(), 0) * self._dilation / 1e9
         select.select([self._poll], [], [], wait_s)
 
-    def _look_again(self, now_ns: int) -> None:
+    def _look_again(self, now_ns: int, _: None) -> None:
         self.look()
-        self.timeline.at(max(now_ns, self._now_ns()) + _LOOK_NS, self._look_again)
+        self.events.at(max(now_ns, self._now_ns()) + _LOOK_NS, self._look_again, None)
 
     def _now_ns(self) -> int:
         """Return the time in the experiment's nanoseconds, which last ``dilation`` of the machine's."""

@@ -95,3 +95,26 @@ def test_an_event_of_an_earlier_turn_comes_first_of_a_later_instant_although_eve
     events.at(9, happens, 2)
     run_all(events)
     assert happened == [0, 1, 2]
+
+
+def test_events_until_a_time_are_handled_late_with_their_own_times_and_what_follows_is_not_late() -> None:
+    events, happened = EventQueue(), list[int]()
+
+    def again(now_ns: int, _: None) -> None:
+        happened.append(now_ns)
+        events.at(now_ns + 10, again, None)
+
+    events.at(5, again, None)
+    events.handle_until(28)
+    assert happened == [5, 15, 25]
+    assert events.next_ns == 35
+
+
+def test_an_event_of_the_past_is_handled_next() -> None:
+    events, happened = EventQueue(), list[tuple[str, int]]()
+    for name, time_ns in (("at 30", 30), ("at 40", 40)):
+        events.at(time_ns, lambda now_ns, what: happened.append((what, now_ns)), name)
+    events.handle_until(30)
+    events.at(20, lambda now_ns, what: happened.append((what, now_ns)), "at 20")
+    events.handle_until(40)
+    assert happened == [("at 30", 30), ("at 20", 20), ("at 40", 40)]

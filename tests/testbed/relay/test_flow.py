@@ -1,14 +1,15 @@
-"""One direction of a connection, with a program that writes and one that reads, on a timeline of the test's own."""
+"""One direction of a connection, with a program that writes and one that reads, on a clock of the test's own."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from wanbed.flow.event_queue import EventQueue
 from wanbed.flow.line import Line
 from wanbed.flow.window import opened
 from wanbed.testbed.network.tcp_settings import TcpSettings
 from wanbed.testbed.relay.flow import RelayFlow, piece_bytes
-from wanbed.testbed.relay.lanes import OwnLane, Timeline
+from wanbed.testbed.relay.lanes import OwnLane
 
 MS = 1_000_000
 RENO = {"congestion": "reno"}
@@ -25,7 +26,7 @@ class Programs:
     ) -> None:
         line = Line(rate_bps, latency_ms * MS, headers=False)
         settings = TcpSettings(**RENO) if window_bytes is None else TcpSettings(window_bytes=window_bytes, **RENO)
-        self.timeline = Timeline()
+        self.events = EventQueue()
         self.there, self.back = OwnLane(line), OwnLane(line)
         self.unsent, self.closed, self.is_reset = b"", False, False
         self.arrived: list[tuple[int, int]] = []
@@ -35,7 +36,7 @@ class Programs:
         self.now_ns = 0
         window = opened(line, 1, settings)
         self.flow = RelayFlow(
-            self.there, self.back, window, self.timeline, read=self._read, write=self._write, finish=self._finish
+            self.there, self.back, window, self.events, read=self._read, write=self._write, finish=self._finish
         )
 
     def _read(self, most_bytes: int) -> bytes:
@@ -71,9 +72,9 @@ class Programs:
         self.flow.writable(self.now_ns)
 
     def run(self, until_ns: int = 1 << 60) -> None:
-        while (next_ns := self.timeline.next_ns) is not None and next_ns <= until_ns:
+        while (next_ns := self.events.next_ns) is not None and next_ns <= until_ns:
             self.now_ns = next_ns
-            self.timeline.handle(next_ns)
+            self.events.handle_until(next_ns)
 
     @property
     def last_ms(self) -> float:

@@ -4,37 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from wanbed.flow.event_queue import EventQueue
 from wanbed.flow.line import Line
+from wanbed.flow.shared_capacity import NodePairFlow, SharedCapacity
 from wanbed.ground.strict_model import parse_model
 from wanbed.testbed.network.topology import resolve_topology
 from wanbed.testbed.network.topology_spec import TopologySpec
-from wanbed.testbed.relay.lanes import OwnLane, RelayLane, SharedLane, SharedRates, Timeline, lanes
-
-
-def test_events_are_handled_in_the_order_of_their_times_with_these_times() -> None:
-    timeline, seen = Timeline(), list[tuple[str, int]]()
-    for name, time_ns in (("late", 30), ("early", 10), ("second at 10", 10), ("not yet", 41)):
-        timeline.at(time_ns, lambda now_ns, name=name: seen.append((name, now_ns)))  # type: ignore[misc]
-    timeline.handle(40)
-    assert seen == [("early", 10), ("second at 10", 10), ("late", 30)]
-    assert timeline.next_ns == 41
-
-
-def test_what_follows_from_a_late_event_is_not_late() -> None:
-    timeline, seen = Timeline(), list[int]()
-
-    def again(now_ns: int) -> None:
-        seen.append(now_ns)
-        timeline.at(now_ns + 10, again)
-
-    timeline.at(5, again)
-    timeline.handle(28)
-    assert seen == [5, 15, 25]
-
-
-def test_nothing_is_next_without_events() -> None:
-    assert Timeline().next_ns is None
-
+from wanbed.testbed.relay.lanes import OwnLane, RelayLane, SharedLane, lanes
 
 LINE = Line(100_000_000, 10_000_000, headers=True)
 MS = 1_000_000
@@ -73,74 +49,81 @@ def test_a_lane_is_never_faster_than_its_line_and_never_idle_with_bytes_waiting(
 
 
 MBPS = 1_000_000
-TRUNK, PORT = 0, 1
+PORT, TRUNK = 90, 91
 
 
 class Senders:
-    """Lanes over the resources with these capacities, and when what they were given has left (ns)."""
+    """Lanes over the resources with these capacities, and when what they were given has left (ns).
 
-    def __init__(self, capacities_bps: dict[int, int]) -> None:
-        self.timeline = Timeline()
-        self.sharing = SharedRates(capacities_bps)
+    Each lane is given by its own rate and the resources that it shares.
+    """
+
+    def __init__(self, capacities_bps: dict[int, int], *lanes: tuple[int, ...]) -> None:
+        self.events = EventQueue()
+        own = {number: rate_bps for number, (rate_bps, *_) in enumerate(lanes)}
+        ports = {PORT} & set(capacities_bps)
+        capacity = SharedCapacity(self.events, own | capacities_bps, own=own, ports=ports)
+        self.lanes = [
+            SharedLane(Line(rate_bps, 0, headers=False), NodePairFlow(number, (number, *shared)), capacity)
+            for number, (rate_bps, *shared) in enumerate(lanes)
+        ]
         self.left: dict[str, tuple[int, int]] = {}
 
-    def lane(self, rate_bps: int, *resources: int) -> SharedLane:
-        return SharedLane(Line(rate_bps, 0, headers=False), resources, self.sharing, self.timeline)
-
-    def send(self, lane: SharedLane, name: str, size_bytes: int, now_ns: int = 0) -> None:
+    def send(self, lane: int, name: str, size_bytes: int, now_ns: int = 0) -> None:
         def left(start_ns: int, end_ns: int) -> None:
             self.left[name] = start_ns, end_ns
 
-        self.timeline.at(now_ns, lambda time_ns: lane.queue(time_ns, size_bytes, left))
+        self.events.at(now_ns, lambda time_ns, _: self.lanes[lane].queue(time_ns, size_bytes, left), None)
 
     def ended_s(self) -> dict[str, float]:
-        self.timeline.handle(10**12)
+        self.events.handle_until(10**12)
         return {name: end_ns / 1e9 for name, (_, end_ns) in self.left.items()}
 
 
 def test_a_lone_lane_has_its_own_rate_although_it_crosses_a_shared_trunk() -> None:
-    senders = Senders({TRUNK: 300 * MBPS})
-    senders.send(senders.lane(200 * MBPS, TRUNK), "a", 25_000_000)
+    senders = Senders({TRUNK: 300 * MBPS}, (200 * MBPS, TRUNK), (200 * MBPS, TRUNK))
+    senders.send(0, "a", 25_000_000)
     assert senders.ended_s() == {"a": pytest.approx(1)}
 
 
 def test_lanes_that_fill_a_trunk_share_it_equally_and_the_last_one_has_the_rest() -> None:
-    senders = Senders({TRUNK: 300 * MBPS})
-    senders.send(senders.lane(200 * MBPS, TRUNK), "a", 18_750_000)
-    senders.send(senders.lane(200 * MBPS, TRUNK), "b", 18_750_000 + 12_500_000)
+    senders = Senders({TRUNK: 300 * MBPS}, (200 * MBPS, TRUNK), (200 * MBPS, TRUNK))
+    senders.send(0, "a", 18_750_000)
+    senders.send(1, "b", 18_750_000 + 12_500_000)
     assert senders.ended_s() == {"a": pytest.approx(1), "b": pytest.approx(1.5)}
 
 
 def test_what_a_lane_cannot_use_goes_to_the_others() -> None:
-    senders = Senders({TRUNK: 300 * MBPS})
-    senders.send(senders.lane(50 * MBPS, TRUNK), "slow", 6_250_000)
-    senders.send(senders.lane(300 * MBPS, TRUNK), "fast", 31_250_000)
+    senders = Senders({TRUNK: 300 * MBPS}, (50 * MBPS, TRUNK), (300 * MBPS, TRUNK))
+    senders.send(0, "slow", 6_250_000)
+    senders.send(1, "fast", 31_250_000)
     assert senders.ended_s() == {"slow": pytest.approx(1), "fast": pytest.approx(1)}
 
 
 def test_a_lane_that_begins_slows_down_what_is_being_sent() -> None:
-    senders = Senders({TRUNK: 200 * MBPS})
-    senders.send(senders.lane(200 * MBPS, TRUNK), "a", 25_000_000)
-    senders.send(senders.lane(200 * MBPS, TRUNK), "b", 12_500_000, now_ns=500_000_000)
+    senders = Senders({TRUNK: 200 * MBPS}, (200 * MBPS, TRUNK), (200 * MBPS, TRUNK))
+    senders.send(0, "a", 25_000_000)
+    senders.send(1, "b", 12_500_000, now_ns=500_000_000)
     assert senders.ended_s() == {"a": pytest.approx(1.5), "b": pytest.approx(1.5)}
 
 
 def test_a_port_slows_a_lane_down_and_the_trunks_other_lane_takes_what_it_leaves() -> None:
-    senders = Senders({TRUNK: 300 * MBPS, PORT: 100 * MBPS})
-    senders.send(senders.lane(250 * MBPS, TRUNK), "far", 31_250_000)
-    senders.send(senders.lane(100 * MBPS, TRUNK, PORT), "one", 6_250_000)
-    senders.send(senders.lane(100 * MBPS, PORT), "near", 6_250_000)
+    lanes = (250 * MBPS, TRUNK), (100 * MBPS, PORT, TRUNK), (100 * MBPS, PORT)
+    senders = Senders({TRUNK: 300 * MBPS, PORT: 100 * MBPS}, *lanes)
+    senders.send(0, "far", 31_250_000)
+    senders.send(1, "one", 6_250_000)
+    senders.send(2, "near", 6_250_000)
     assert senders.ended_s() == {name: pytest.approx(1) for name in ("far", "one", "near")}
 
 
 def test_pieces_of_one_lane_leave_in_order_and_later_ones_wait() -> None:
-    senders = Senders({TRUNK: 100 * MBPS})
-    lane = senders.lane(100 * MBPS, TRUNK)
+    senders = Senders({TRUNK: 100 * MBPS}, (100 * MBPS, TRUNK))
+    lane = senders.lanes[0]
     for name in "abc":
-        senders.send(lane, name, 1_250_000)
-    senders.timeline.handle(0)
+        senders.send(0, name, 1_250_000)
+    senders.events.handle_until(0)
     assert lane.wait_ns(0) == pytest.approx(300_000_000)
-    senders.timeline.handle(150_000_000)
+    senders.events.handle_until(150_000_000)
     assert lane.wait_ns(150_000_000) == pytest.approx(150_000_000)
     assert senders.ended_s() == {"a": pytest.approx(0.1), "b": pytest.approx(0.2), "c": pytest.approx(0.3)}
     assert lane.wait_ns(10**12) == 0
@@ -155,10 +138,9 @@ SENDS = st.lists(
 def test_a_trunk_carries_everything_and_never_more_than_its_rate(
     sends: list[tuple[int, int, int]], trunk_mbps: int
 ) -> None:
-    senders = Senders({TRUNK: trunk_mbps * MBPS})
-    lanes = [senders.lane(100 * MBPS, TRUNK) for _ in range(4)]
+    senders = Senders({TRUNK: trunk_mbps * MBPS}, *[(100 * MBPS, TRUNK)] * 4)
     for number, (lane, now_ns, size_bytes) in enumerate(sends):
-        senders.send(lanes[lane], str(number), size_bytes, now_ns)
+        senders.send(lane, str(number), size_bytes, now_ns)
     ended_s = senders.ended_s()
     assert len(ended_s) == len(sends)
     begun_s = min(now_ns for _, now_ns, _ in sends) / 1e9
@@ -174,7 +156,7 @@ def made(wan: dict[str, str], hosts: int = 2, **topology: Any) -> dict[tuple[str
         "wan": {"latency": "20ms", **wan},
         **topology,
     }
-    return lanes(resolve_topology(parse_model(TopologySpec, document, "test")), Timeline())
+    return lanes(resolve_topology(parse_model(TopologySpec, document, "test")), EventQueue())
 
 
 def shared(found: dict[tuple[str, str], RelayLane]) -> set[tuple[str, str]]:
@@ -197,8 +179,10 @@ def test_a_trunk_is_shared_only_if_its_node_pairs_can_fill_it() -> None:
 def test_a_port_is_shared_by_all_who_send_to_its_host() -> None:
     found = made({"rate": "10Gbit", "node_pair_rate": "100Mbit"}, intra={"rate": "1Gbit"})
     assert shared(found) == set(found)
-    resources = {lane.resources for ends, lane in found.items() if ends[1] == "east-0" and isinstance(lane, SharedLane)}
-    assert len(resources) == 1
+    crossed = [
+        lane.flow.resources for ends, lane in found.items() if ends[1] == "east-0" and isinstance(lane, SharedLane)
+    ]
+    assert len({number for own, number in crossed}) == 1
 
 
 @pytest.mark.parametrize("hosts", [1, 3])

@@ -14,10 +14,10 @@ from wanbed.workloads.schedules.planning.ordered_cell import RUN_ITERATIONS, Cel
 _MOST_AT_ONCE = 6
 """The most changes at once that leave orders which no single change shortens."""
 
-_MOST_IN_VAIN = 30
+_MOST_IN_VAIN = 60
 """The search ends after so many times of several changes at once that have led to nothing shorter."""
 
-_PATIENCE = 1.02
+_PATIENCE = 1.05
 """The search goes on from orders that are so much longer than the best at most."""
 
 _Reached = tuple[CellOrders, CellRun]

@@ -1,5 +1,6 @@
 """The bound is below all prices, and equals the price where it accounts for the whole iteration."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -15,8 +16,18 @@ from wanbed.runner.planner.pricing import simulated_pricing
 from wanbed.runner.planner.search import every_candidate
 from wanbed.runner.planner.search_space import Candidate
 from wanbed.runner.resolve.tcp_effects import IDEAL, TcpEffects
+from wanbed.workloads.schedules.planning import shortened_planner
 
 GPIPE = [{"name": "v", "schedule": "gpipe", "transport": {"connections": "auto"}}]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick_plans() -> Iterator[None]:
+    """Make plans in little time: here they have to be right, and need not be short."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shortened_planner, "_SHORTENED_ACTIONS", 2_000)
+        patch.setattr(shortened_planner, "_PRICED_ACTIONS", 1_000)
+        yield
 
 
 def bound_ms(task_document: dict[str, Any], candidate: Candidate) -> float:

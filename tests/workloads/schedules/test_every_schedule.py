@@ -1,6 +1,7 @@
 """What holds for every schedule that this package registers, whatever the shape, the durations and the links."""
 
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 
 from wanbed.workloads.schedules.gpipe import GPipe
 from wanbed.workloads.schedules.pipeline_shape import PipelineShape
+from wanbed.workloads.schedules.planning import shortened_planner
 from wanbed.workloads.schedules.planning.cell_plan import BoundaryCosts, CellCosts
 from wanbed.workloads.schedules.planning.planned_schedule import PlannedSchedule
 from wanbed.workloads.schedules.schedule import Schedule, load_schedule
@@ -25,6 +27,15 @@ OPTIONS: dict[str, list[dict[str, object]]] = {
 }
 """What a schedule does by another rule has to hold as well."""
 CASES = [(name, options) for name in sorted(SCHEDULES) for options in [{}, *OPTIONS.get(name, [])]]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick_plans() -> Iterator[None]:
+    """Make plans in little time: here they have to be right, and need not be short."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shortened_planner, "_SHORTENED_ACTIONS", 2_000)
+        patch.setattr(shortened_planner, "_PRICED_ACTIONS", 1_000)
+        yield
 
 
 def test_the_schedules_of_the_method_are_registered() -> None:

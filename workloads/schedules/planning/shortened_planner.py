@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
 
-from wanbed.workloads.schedules.planning.cell_plan import CellCosts, CellPlan
+from wanbed.workloads.schedules.planning.cell_plan import BoundaryCosts, CellCosts, CellPlan
 from wanbed.workloads.schedules.planning.ordered_cell import CellOrders, Order, OrderedCell
 from wanbed.workloads.schedules.planning.plan_run import PRICED_ITERATIONS, shortest
 from wanbed.workloads.schedules.planning.shortening import Shortening
@@ -69,9 +69,28 @@ def _held(costs: CellCosts) -> list[int]:
 
 
 def _shortened(costs: CellCosts, most_actions: int) -> list[CellOrders]:
-    """Return the shortest orders that rules give, and those that are made of them, within so many actions."""
-    best = _best(costs)[:_SHORTEST]
-    return [*best, *Shortening(OrderedCell(costs), most_actions).shortened(best)]
+    """Return the shortest orders that rules give, and those that are made of them, within so many actions.
+
+    Where pipelines share links, one of them is shortened first, as if all ran in step: that takes less time.
+    """
+    cell, best = OrderedCell(costs), _best(costs)[:_SHORTEST]
+    if cell.pipelines == 1:
+        return [*best, *Shortening(cell, most_actions).shortened(best)]
+    in_step = OrderedCell(_in_step(costs))
+    starts = [in_step.alike(orders.stages[: cell.stages]) for orders in best]
+    best += [cell.alike(found.stages) for found in Shortening(in_step, most_actions // 2).shortened(starts)]
+    return [*best, *Shortening(cell, most_actions // 2).shortened(best)]
+
+
+def _in_step(costs: CellCosts) -> CellCosts:
+    """Return the costs of one pipeline, each of whose transfers waits for those of all pipelines."""
+
+    def alone(boundary: BoundaryCosts) -> BoundaryCosts:
+        gradients = None if boundary.gradients is None else alone(boundary.gradients)
+        occupancy_ns = boundary.occupancy_ns * (costs.pipelines if boundary.shared else 1)
+        return replace(boundary, occupancy_ns=occupancy_ns, shared=False, gradients=gradients)
+
+    return replace(costs, pipelines=1, boundaries=tuple(map(alone, costs.boundaries)))
 
 
 def _best(costs: CellCosts) -> list[CellOrders]:

@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 ROOT := $(shell [ "$$(id -u)" -eq 0 ] || echo sudo)
 PROOF := .venv/bin/python -m tests.proof
-.PHONY: demo paper bad-days which-training foretold program test test-pure test-times mutants reliability soak soak-due compiled virtual gpu-kit lint collected bench root clean
+.PHONY: demo paper bad-days which-training foretold foretold-emulated program test test-pure test-times mutants reliability soak soak-due compiled virtual gpu-kit lint collected bench root clean
 
 # If links or machine were not as they should be, wanbed's last line says so, and make adds its own "Error 1" below it.
 demo: root
@@ -34,6 +34,10 @@ which-training: root virtual compiled
 # What others have published, simulated from their texts: docs/foretold.md, eight minutes on two cores.
 foretold: compiled
 	.venv/bin/python -m studies.foretold
+
+# Some of them emulated in virtual time, into the tables beside their sources: rows that have no figure yet.
+foretold-emulated: virtual
+	.venv/bin/python -m studies.foretold.emulation
 
 # A training program over an emulated WAN: PROGRAM is ddp, fsdp2, torchft-diloco, diloco-beside-torchft, accelerate-tiny or
 # deepspeed-zero. Its exact versions are installed first; what they bring to .venv/bin is on the program's PATH.

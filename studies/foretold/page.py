@@ -1,7 +1,7 @@
 """Write the tables of ``docs/foretold.md``: what was published and simulated, group by group and row by row."""
 
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from studies.foretold.outcome import BAND, Outcome, Tally, counted
 from studies.foretold.source import Group, Source
@@ -62,7 +62,26 @@ def _source_parts(source: Source, outcomes: Sequence[Outcome]) -> list[str]:
         if own:
             misses = _filled(f"Misses: {group.misses.strip()}")
             parts += [f"### {group.title}", _forms_text(group, own), misses, _rows(group, own)]
+            parts += _emulated_parts(group, source.emulated_figures(group), own)
     return parts
+
+
+def _emulated_parts(group: Group, figures: Mapping[str, float], outcomes: Sequence[Outcome]) -> list[str]:
+    """Return a sentence and a table of the rows that were emulated too: published, emulated, simulated."""
+    emulated = group.emulated
+    if emulated is None or not figures:
+        return []
+    head = [_label_of(group), f"published ({group.unit})", "emulated", "error", "simulated", "error"]
+    head.append("simulated over emulated")
+    lines = [table_line(head), _rule(head)]
+    for outcome in outcomes:
+        if outcome.row.form.name != emulated.form or outcome.row.label not in figures:
+            continue
+        figure, published = figures[outcome.row.label], outcome.row.published
+        cells = [outcome.row.label, three_digits(published), three_digits(figure), f"{figure / published - 1:+.1%}"]
+        cells += [three_digits(outcome.simulated), f"{outcome.error:+.1%}", f"{outcome.simulated / figure - 1:+.1%}"]
+        lines.append(table_line([markdown_text(cell) for cell in cells]))
+    return [_filled(f"Emulated in virtual time, as {emulated.form}: {emulated.how.strip()}"), "\n".join(lines)]
 
 
 def _forms_text(group: Group, outcomes: Sequence[Outcome]) -> str:
@@ -78,7 +97,7 @@ def _forms_text(group: Group, outcomes: Sequence[Outcome]) -> str:
 def _rows(group: Group, outcomes: Sequence[Outcome]) -> str:
     """Return a table of the rows, with the figures of each form that counts."""
     forms = [form for form in group.forms if form.counted != "tried"] or list(group.forms)
-    head = [", ".join(column.replace("_", " ") for column in group.shown), f"published ({group.unit})"]
+    head = [_label_of(group), f"published ({group.unit})"]
     head += [cell for form in forms for cell in (form.name, "error")]
     lines = [table_line(head), _rule(head)]
     by_form = [[each for each in outcomes if each.row.form == form] for form in forms]
@@ -87,6 +106,10 @@ def _rows(group: Group, outcomes: Sequence[Outcome]) -> str:
         cells += [cell for each in row for cell in (three_digits(each.simulated), f"{each.error:+.1%}")]
         lines.append(table_line([markdown_text(cell) for cell in cells]))
     return "\n".join(lines)
+
+
+def _label_of(group: Group) -> str:
+    return ", ".join(column.replace("_", " ") for column in group.shown)
 
 
 def _tally_line(kind: str, group: str, outcomes: Sequence[Outcome]) -> str:

@@ -19,6 +19,8 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 FOLDER = Path(__file__).parent / "sources"
 PUBLISHED = "published"
 """The column of a table that has what the source measured."""
+EMULATED = "emulated"
+"""The column of a table that has what an emulation has measured."""
 
 Text = Annotated[str, Field(min_length=1)]
 Counted = Literal["foretold", "explained", "tried"]
@@ -63,6 +65,20 @@ class Form(_Strict):
     amount: float | None = None
 
 
+class Emulated(_Strict):
+    """The rows of a group that are emulated too, in one of its forms: those whose cells are among ``rows``.
+
+    ``values`` replace some of the form's, of which an emulation refuses what only a simulation models. ``how`` says
+    what that changes. ``table`` has the emulated figures, as ``python -m studies.foretold.emulation`` writes them.
+    """
+
+    form: Text
+    rows: Mapping[str, tuple[str, ...]]
+    values: Mapping[str, str] = {}
+    how: Text
+    table: Text
+
+
 class Group(_Strict):
     """Rows of one table that are measured, said and judged alike."""
 
@@ -73,6 +89,7 @@ class Group(_Strict):
     unit: Literal["s", "share", "samples/s"] = "s"
     misses: Text = "none"
     forms: tuple[Form, ...]
+    emulated: Emulated | None = None
 
     @model_validator(mode="after")
     def _one_form_counts(self) -> "Group":
@@ -81,6 +98,8 @@ class Group(_Strict):
             raise ValueError(f"{self.name}: one form is foretold, or one explained, or one of each; others are tried")
         if len({form.name for form in self.forms}) < len(self.forms):
             raise ValueError(f"{self.name}: two forms have the same name")
+        if self.emulated is not None and self.emulated.form not in {form.name for form in self.forms}:
+            raise ValueError(f"{self.name}: {self.emulated.form!r} is emulated, and is no form")
         return self
 
 
@@ -112,6 +131,26 @@ class Source:
     def rows(self) -> tuple["Row", ...]:
         """Every row of every form of every group."""
         return tuple(self._rows())
+
+    def emulated(self, group: Group) -> tuple["Row", ...]:
+        """Return the rows of a group that are emulated too, with the values that an emulation takes."""
+        emulated = group.emulated
+        if emulated is None:
+            return ()
+        form = next(form for form in group.forms if form.name == emulated.form)
+        form = form.model_copy(update={"values": {**form.values, **emulated.values}})
+        return tuple(
+            Row(self.folder, group, form, cells)
+            for cells in table(self.folder / group.table)
+            if all(cells[column] in texts for column, texts in emulated.rows.items())
+        )
+
+    def emulated_figures(self, group: Group) -> dict[str, float]:
+        """Return the emulated figures of a group by the labels of their rows, of those that there are."""
+        if group.emulated is None or not (path := self.folder / group.emulated.table).exists():
+            return {}
+        rows = table(path)
+        return {", ".join(row[column] for column in group.shown): float(row[EMULATED]) for row in rows}
 
     def _rows(self) -> Iterator["Row"]:
         for group in self.text.groups:

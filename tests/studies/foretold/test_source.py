@@ -84,5 +84,7 @@ def test_every_form_of_a_source_is_an_experiment_that_wanbed_accepts(source: Sou
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.folder.name)
 def test_every_file_of_a_source_is_of_some_row(source: Source) -> None:
-    used = {row.experiment for row in source.rows} | {source.folder / each.table for each in source.text.groups}
+    groups = source.text.groups
+    used = {row.experiment for row in source.rows} | {source.folder / each.table for each in groups}
+    used |= {source.folder / each.emulated.table for each in groups if each.emulated is not None}
     assert {*source.folder.iterdir()} == used | {source.folder / "source.yaml"}

@@ -70,7 +70,7 @@ _MODULE_OF = {
     "RunError": "wanbed.results.records.run_store",
     "Schedule": "wanbed.workloads.schedules.schedule",
     "ScheduleError": "wanbed.workloads.schedules.schedule",
-    "SimulationError": "wanbed.runner.simulator.deadlock",
+    "SimulationError": "wanbed.ground.errors",
     "TrialError": "wanbed.runner.runs.faults",
     "VariantPlan": "wanbed.api.planning",
     "WanbedError": "wanbed.ground.errors",

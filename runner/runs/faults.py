@@ -20,7 +20,7 @@ STATUS = {
     "wanbed.results.records.run_store.RunError": BAD_INPUT,
     "wanbed.results.records.run_store.LostTrialError": NO_DATA,
     "wanbed.results.records.span_log.SpanLogError": NO_DATA,
-    "wanbed.runner.simulator.deadlock.SimulationError": BAD_INPUT,
+    "wanbed.ground.errors.SimulationError": BAD_INPUT,
     "wanbed.ground.errors.MissingError": MACHINE_LACKS,
     "wanbed.ground.compiled_core.core_build.CompilerError": MACHINE_LACKS,
     "wanbed.ground.compiled_core.core_build.CompileError": NO_DATA,

@@ -42,7 +42,7 @@ def listed(*arguments: str) -> list[str]:
 def test_runs_are_listed_with_trials_iteration_time_and_size(run: Path) -> None:
     lines = called("runs").stdout.splitlines()
     (line,) = (line for line in lines if run.name in line)
-    assert [" ".join(cell.split()) for cell in line.strip("│").split("│")][2:5] == ["simulated", "1/1", "880 ms"]
+    assert [" ".join(cell.split()) for cell in line.strip("│").split("│")][2:5] == ["simulated", "1/1", "912 ms"]
     (line,) = (line for line in lines if "other-1" in line)
     assert "unfinished, 0/1" in line
 
@@ -68,7 +68,7 @@ def test_the_document_has_exact_figures(run: Path) -> None:
     (found,) = printed("runs", run.name)["runs"]
     assert (found["run"], found["experiment"], found["state"]) == (str(run), "first", "complete")
     assert (found["finished_trials"], found["planned_trials"]) == (1, 1)
-    assert found["shortest_iteration_time_s"] == found["longest_iteration_time_s"] == pytest.approx(0.880, abs=1e-3)
+    assert found["shortest_iteration_time_s"] == found["longest_iteration_time_s"] == pytest.approx(0.912, abs=1e-3)
     assert found["size_bytes"] == sum(file.stat().st_size for file in run.rglob("*") if file.is_file())
 
 

@@ -11,7 +11,7 @@ demo: root
 	$(ROOT) .venv/bin/wanbed run runner/experiments/demo.yaml
 
 # Root boots and imports nothing from the cache of whoever calls sudo, so that what these need is built for root.
-paper bad-days which-training: AS := $(ROOT)
+paper bad-days which-training: CACHED_BY := $(ROOT)
 
 # The paper's figures and claims in virtual time, into results/reference/paper; what was finished before is not run again.
 paper: root virtual
@@ -89,12 +89,12 @@ soak-due: root
 # The simulator's hot modules, into the cache of whoever calls it: simulations take less time, and give the same bytes.
 compiled:
 	./setup.sh compiled
-	$(AS) .venv/bin/wanbed compile
+	$(CACHED_BY) .venv/bin/wanbed compile
 
 # Into the cache of whoever calls it, once; every run with --clock virtual boots it.
 virtual:
 	./setup.sh virtual
-	$(AS) .venv/bin/python -m wanbed.testbed.virtual_time.kernel_build
+	$(CACHED_BY) .venv/bin/python -m wanbed.testbed.virtual_time.kernel_build
 
 # A folder to carry to a bare GPU machine: docs/gpus.md. HAS=FILE: what `pip list --format=freeze` prints there, if known.
 gpu-kit:

@@ -44,6 +44,15 @@ def test_the_virtual_machine_uses_the_same_set_up_script() -> None:
     assert "./setup.sh demo" in (ROOT / "Makefile").read_text()
 
 
+@pytest.mark.parametrize("target", ["compiled", "virtual", "foretold", "paper"])
+def test_make_runs_what_it_sets_up_and_no_tool_of_the_same_name(target: str) -> None:
+    """Make has variables of its own, such as AS, the assembler."""
+    done = subprocess.run(["make", "-n", target], cwd=ROOT, capture_output=True, text=True, check=True)
+    programs = {line.split()[0] for line in done.stdout.splitlines() if ".venv/bin/" in line}
+    assert programs <= {".venv/bin/python", ".venv/bin/wanbed", "sudo"}
+    assert programs
+
+
 def test_the_set_up_script_refuses_a_purpose_it_does_not_know() -> None:
     done = subprocess.run([ROOT / "setup.sh", "everything"], capture_output=True, text=True, check=False)
     assert done.returncode == 2

@@ -5,7 +5,7 @@ from typing import Final
 TICK_NS: Final = 10_000_000
 
 BEGINS_NS: Final = 1_300_000
-"""How long after a tick training begins, which is 0 of a simulation.
+"""The time after a tick at which training begins, which is 0 of a simulation.
 
 Ranks begin together once all have met, and meet by waits that end with a tick. In virtual time 48 of 50 trials began
 0.8 to 3.5 ms after one, half of them within 1.3 ms.

@@ -285,7 +285,7 @@ _EXAMINED_AT_END = 5_000
 
 
 class _Frontier:
-    """What branch and bound has yet to examine: partial placements and whole candidates by their ceilings.
+    """The partial placements and whole candidates that branch and bound has yet to examine, by their ceilings.
 
     ``promises`` tells whether a ceiling is worth an examination. ``check`` is called before each ceiling is computed,
     and may raise.

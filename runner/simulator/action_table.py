@@ -65,7 +65,7 @@ class Step:
 
 
 class StageRun:
-    """What a stage of one pipeline has done of an iteration.
+    """The progress of a stage of one pipeline through an iteration.
 
     ``step`` is the action that is running or that comes next, None at the end. ``there`` is 1 at the slots of messages
     that have arrived.

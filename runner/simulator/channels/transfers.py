@@ -80,7 +80,7 @@ class Transfers:
 
 
 class _Own(Transfer):
-    """What one pipeline sends over its own channel."""
+    """A transfer of one pipeline over its own channel."""
 
     __slots__ = ("_channel", "_delivery")
 

@@ -31,8 +31,9 @@ def variants(training: dict[str, Any], *written: dict[str, Any], **changes: Any)
         .points()[0]
         .variants
     )
-    assert all(isinstance(each, PipelineVariant) for each in found)
-    return found  # type: ignore[return-value]
+    pipelines = tuple(each for each in found if isinstance(each, PipelineVariant))
+    assert len(pipelines) == len(found)
+    return pipelines
 
 
 def test_an_iteration_has_the_microbatches_of_all_its_flushes() -> None:

@@ -28,7 +28,7 @@ _SHORTEST = 3
 
 
 class Split(Enum):
-    """Whether a plan's backwards are split: never, always, or where that makes the period shorter."""
+    """The choice to split a plan's backwards: never, always, or where that makes the period shorter."""
 
     NEVER = "never"
     ALWAYS = "always"

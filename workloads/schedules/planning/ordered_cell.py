@@ -1,7 +1,6 @@
 """Run the orders and turns of a DP-cell whose backwards are split.
 
-Microbatches take turns in each kind of action, so an order is a sequence of kinds, and the turns of a line are a
-sequence of pipelines.
+The turns of a line are a sequence of pipelines.
 """
 
 from collections import deque
@@ -11,9 +10,7 @@ from dataclasses import dataclass, field
 from wanbed.workloads.message import MessageKind
 from wanbed.workloads.schedules.action import Action, ActionKind, known_action
 from wanbed.workloads.schedules.planning.cell_plan import CellCosts, CellPlan, Turn
-
-Order = tuple[ActionKind, ...]
-"""The kinds of one stage's actions, in order."""
+from wanbed.workloads.schedules.planning.stage_order import Order, is_whole, split_kinds
 
 Direction = tuple[MessageKind, int]
 """One direction of a boundary, by the stage that sends."""
@@ -120,7 +117,11 @@ class OrderedCell:
     @property
     def actions(self) -> int:
         """The number of actions of one iteration."""
-        return self.pipelines * self._shape.microbatches * sum(len(self._kinds(stage)) for stage in range(self.stages))
+        return (
+            self.pipelines
+            * self._shape.microbatches
+            * sum(len(split_kinds(self._shape, stage)) for stage in range(self.stages))
+        )
 
     def alike(self, orders: tuple[Order, ...]) -> CellOrders:
         """Return the orders of one pipeline for all of them, which take turns microbatch by microbatch."""
@@ -148,7 +149,7 @@ class OrderedCell:
         durations, microbatches = self._costs.durations_ns, self._shape.microbatches
         between_ns = self._costs.between_ns or (0,) * self._shape.stages
         stages_ns = [
-            microbatches * sum(durations[kind][stage] for kind in self._kinds(stage)) + between_ns[stage]
+            microbatches * sum(durations[kind][stage] for kind in split_kinds(self._shape, stage)) + between_ns[stage]
             for stage in range(self._shape.stages)
         ]
         lines_ns = [
@@ -162,21 +163,9 @@ class OrderedCell:
         """Run the orders for some iterations: each action starts as soon as it can. Return None if they deadlock."""
         return _Run(self._costs, orders, self._shared).result()
 
-    def _kinds(self, stage: int) -> tuple[ActionKind, ...]:
-        recompute = (ActionKind.RECOMPUTE,) if self._shape.recomputes(stage) else ()
-        return (ActionKind.FORWARD, *recompute, ActionKind.BACKWARD_INPUT, ActionKind.BACKWARD_WEIGHT)
-
     def is_whole(self, stage: int, order: Order) -> bool:
         """Return whether each microbatch goes through its kinds in order, within the stage's memory bound."""
-        kinds = self._kinds(stage)
-        bound, step = self._shape.most_in_flight(stage), {kind: index for index, kind in enumerate(kinds)}
-        done = [0] * len(kinds)
-        for kind in order:
-            index = step[kind]
-            if done[index] == (done[-1] + bound if index == 0 else done[index - 1]):
-                return False
-            done[index] += 1
-        return True
+        return is_whole(self._shape, stage, order)
 
 
 class _Run:

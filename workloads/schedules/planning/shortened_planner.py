@@ -8,10 +8,11 @@ from dataclasses import replace
 from functools import lru_cache
 
 from wanbed.workloads.schedules.planning.cell_plan import BoundaryCosts, CellCosts, CellPlan
-from wanbed.workloads.schedules.planning.ordered_cell import CellOrders, Order, OrderedCell
+from wanbed.workloads.schedules.planning.ordered_cell import CellOrders, OrderedCell
 from wanbed.workloads.schedules.planning.plan_run import PRICED_ITERATIONS, shortest
 from wanbed.workloads.schedules.planning.shortening import Shortening
 from wanbed.workloads.schedules.planning.split_planner import RULES, SplitSimulation
+from wanbed.workloads.schedules.planning.stage_order import Order
 from wanbed.workloads.schedules.zero_bubble import ZeroBubble
 
 _FEWEST_RULES = 4

@@ -6,10 +6,11 @@ the stage, or two transfers that follow each other on a shared line change place
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from random import Random
 
-from wanbed.workloads.schedules.action import ActionKind
-from wanbed.workloads.schedules.planning.ordered_cell import RUN_ITERATIONS, CellOrders, CellRun, Order, OrderedCell
+from wanbed.workloads.schedules.planning.ordered_cell import RUN_ITERATIONS, CellOrders, CellRun, OrderedCell
+from wanbed.workloads.schedules.planning.stage_order import Order, moves, recompute_moves
 
 _MOST_AT_ONCE = 6
 """The most changes at once that leave orders which no single change shortens."""
@@ -103,7 +104,8 @@ class Shortening:
 
     def _whole_moves(self, index: int, order: Order, position: int) -> Iterator[Order]:
         stage = index % self._cell.stages
-        return (changed for changed in _moves(order, position) if self._cell.is_whole(stage, changed))
+        changes = chain(moves(order, position), recompute_moves(order, position))
+        return (changed for changed in changes if self._cell.is_whole(stage, changed))
 
     def _with_alike(self, orders: CellOrders, index: int, changed: Order) -> CellOrders:
         """Return the orders with a changed one at that stage, in all pipelines that had the same one there."""
@@ -125,20 +127,3 @@ def _with_turns_swapped(orders: CellOrders, line: int, position: int) -> Iterato
     if before != own:
         swapped = (*turns[: position - 1], own, before, *turns[position + 1 :])
         yield CellOrders(orders.stages, (*orders.turns[:line], swapped, *orders.turns[line + 1 :]))
-
-
-def _moves(order: Order, position: int) -> Iterator[Order]:
-    """Yield the order with the action at ``position``, or the one before it, in another place."""
-    before, own = order[position - 1], order[position]
-    yield (*order[: position - 1], own, before, *order[position + 1 :])
-    first = position - 1
-    while first and order[first - 1] is before:
-        first -= 1
-    if first < position - 1:
-        yield (*order[:first], own, *order[first:position], *order[position + 1 :])
-    if before is ActionKind.BACKWARD_WEIGHT:
-        for later in range(position + 1, len(order)):
-            yield (*order[: position - 1], *order[position : later + 1], before, *order[later + 1 :])
-    if own is ActionKind.RECOMPUTE:
-        for earlier in range(first if first < position - 1 else position - 1):
-            yield (*order[:earlier], own, *order[earlier:position], *order[position + 1 :])

@@ -24,10 +24,8 @@ from wanbed.workloads.message import MessageKind
 from wanbed.workloads.schedules.action import Action, ActionKind
 from wanbed.workloads.schedules.planning.cell_plan import CellCosts, CellPlan, Turn
 from wanbed.workloads.schedules.planning.plan_run import shortest
+from wanbed.workloads.schedules.planning.stage_order import Order, is_whole, moves
 from wanbed.workloads.schedules.zero_bubble import ZeroBubble
-
-Order = tuple[ActionKind, ...]
-"""The kinds of one stage's actions, in order."""
 
 Orders = tuple[Order, ...]
 """The order of each stage."""
@@ -149,26 +147,9 @@ class OrderedPipeline:
             order = orders[stage]
             if stage != before_stage or order[position - 1] is order[position]:
                 continue
-            for changed in _moves(order, position):
-                if self._is_whole(stage, changed):
+            for changed in moves(order, position):
+                if is_whole(self._shape, stage, changed):
                     yield (*orders[:stage], changed, *orders[stage + 1 :])
-
-    def _is_whole(self, stage: int, order: Order) -> bool:
-        """Return whether each microbatch goes through its kinds in order, within the stage's memory bound."""
-        kinds = (
-            ActionKind.FORWARD,
-            *([ActionKind.RECOMPUTE] if self._shape.recomputes(stage) else []),
-            ActionKind.BACKWARD_INPUT,
-            ActionKind.BACKWARD_WEIGHT,
-        )
-        bound, step = self._shape.most_in_flight(stage), {kind: index for index, kind in enumerate(kinds)}
-        done = [0] * len(kinds)
-        for kind in order:
-            index = step[kind]
-            if done[index] == (done[-1] + bound if index == 0 else done[index - 1]):
-                return False
-            done[index] += 1
-        return True
 
     def _path(self, causes: list[list[Place | None]], place: Place) -> Iterator[Place]:
         while True:
@@ -188,20 +169,6 @@ class OrderedPipeline:
         if kind is ActionKind.FORWARD:
             return MessageKind.ACTIVATION if stage < self._last else None
         return MessageKind.GRADIENT if kind is ActionKind.BACKWARD_INPUT and stage else None
-
-
-def _moves(order: Order, position: int) -> Iterator[Order]:
-    """Yield the order with the action at ``position``, or the one before it, in another place."""
-    before, own = order[position - 1], order[position]
-    yield (*order[: position - 1], own, before, *order[position + 1 :])
-    first = position - 1
-    while first and order[first - 1] is before:
-        first -= 1
-    if first < position - 1:
-        yield (*order[:first], own, *order[first:position], *order[position + 1 :])
-    if before is ActionKind.BACKWARD_WEIGHT:
-        for later in range(position + 1, len(order)):
-            yield (*order[: position - 1], *order[position : later + 1], before, *order[later + 1 :])
 
 
 @dataclass(frozen=True)

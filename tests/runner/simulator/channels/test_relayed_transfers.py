@@ -157,6 +157,10 @@ def test_turns_begin_again_with_the_next_iteration() -> None:
     assert cell.run() == [([(1, 0)] * 16 + [(0, 0)] * 16) * 2] * 2
 
 
+def _noted(order: list[MessageKind], kind: MessageKind, *_: int) -> None:
+    order.append(kind)
+
+
 @pytest.mark.parametrize(
     ("kinds", "first"),
     [
@@ -174,7 +178,7 @@ def test_between_cell_mates_gradients_are_handed_over_before_activations(
         across = [Recording(events) for _ in range(2)]
         far = {pair: Recording(events) for pair in permutations(range(2), 2)}
         transfers = relayed(events, kind, across, (near, far))
-        transfers.offer(0, 0, 0, lambda *_, kind=kind: order.append(kind))  # type: ignore[misc]
+        transfers.offer(0, 0, 0, partial(_noted, order, kind))
     run_all(events)
     assert order[0] is first
 

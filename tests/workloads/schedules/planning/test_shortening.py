@@ -9,32 +9,10 @@ from wanbed.workloads.schedules.action import ActionKind
 from wanbed.workloads.schedules.pipeline_shape import PipelineShape
 from wanbed.workloads.schedules.planning.cell_plan import BoundaryCosts, CellCosts
 from wanbed.workloads.schedules.planning.ordered_cell import CellOrders, OrderedCell
-from wanbed.workloads.schedules.planning.shortening import Shortening, _moves
+from wanbed.workloads.schedules.planning.shortening import Shortening
 from wanbed.workloads.schedules.planning.split_planner import RULES, SplitRules, SplitSimulation
 
 FORWARD, INPUT, WEIGHT = ActionKind.FORWARD, ActionKind.BACKWARD_INPUT, ActionKind.BACKWARD_WEIGHT
-RECOMPUTE = ActionKind.RECOMPUTE
-
-
-def test_an_action_moves_before_the_one_before_it_and_before_all_that_are_alike() -> None:
-    assert list(_moves((INPUT, WEIGHT, WEIGHT, FORWARD), 3))[:2] == [
-        (INPUT, WEIGHT, FORWARD, WEIGHT),
-        (INPUT, FORWARD, WEIGHT, WEIGHT),
-    ]
-    assert list(_moves((INPUT, WEIGHT, FORWARD), 2)) == [(INPUT, FORWARD, WEIGHT)]
-
-
-def test_a_weight_that_another_action_follows_moves_behind_each_later_one() -> None:
-    assert list(_moves((WEIGHT, FORWARD, INPUT, FORWARD), 1)) == [
-        (FORWARD, WEIGHT, INPUT, FORWARD),
-        (FORWARD, INPUT, WEIGHT, FORWARD),
-        (FORWARD, INPUT, FORWARD, WEIGHT),
-    ]
-
-
-def test_a_recompute_moves_before_each_earlier_action() -> None:
-    moved = {tuple(order).index(RECOMPUTE) for order in _moves((FORWARD, FORWARD, INPUT, RECOMPUTE), 3)}
-    assert moved == {0, 1, 2}
 
 
 def two_stages(memory_bound: int | None) -> CellCosts:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from wanbed.workloads.schedules.action import ActionKind
 from wanbed.workloads.schedules.pipeline_shape import PipelineShape
 from wanbed.workloads.schedules.planning.cell_plan import BoundaryCosts, CellCosts
-from wanbed.workloads.schedules.planning.split_planner import OrderedPipeline, SplitRules, SplitSimulation, _moves
+from wanbed.workloads.schedules.planning.split_planner import OrderedPipeline, SplitRules, SplitSimulation
 
 FORWARD, INPUT, WEIGHT = ActionKind.FORWARD, ActionKind.BACKWARD_INPUT, ActionKind.BACKWARD_WEIGHT
 
@@ -35,22 +35,6 @@ def test_the_longest_part_is_the_period_and_the_way_to_a_stage_is_no_part_of_its
     assert run is not None
     # Stage 1 begins when its activation comes, 130 ns after stage 0.
     assert (run.period_ns, run.makespan_ns) == (500 + 20 + 900, 130 + 500 + 20 + 900)
-
-
-def test_an_action_moves_before_the_one_before_it_and_before_all_that_are_alike() -> None:
-    assert list(_moves((INPUT, WEIGHT, WEIGHT, FORWARD), 3))[:2] == [
-        (INPUT, WEIGHT, FORWARD, WEIGHT),
-        (INPUT, FORWARD, WEIGHT, WEIGHT),
-    ]
-    assert list(_moves((INPUT, WEIGHT, FORWARD), 2)) == [(INPUT, FORWARD, WEIGHT)]
-
-
-def test_a_weight_that_another_action_follows_moves_behind_each_later_one() -> None:
-    assert list(_moves((WEIGHT, FORWARD, INPUT, FORWARD), 1)) == [
-        (FORWARD, WEIGHT, INPUT, FORWARD),
-        (FORWARD, INPUT, WEIGHT, FORWARD),
-        (FORWARD, INPUT, FORWARD, WEIGHT),
-    ]
 
 
 LETTERS = {

@@ -102,6 +102,10 @@ class Receiver:
         """Set what takes the acknowledgements that packets carry: the sending end of the other direction."""
         self._answers = acknowledged
 
+    def greeted(self, packet: Packet) -> None:
+        """Handle a packet that has arrived before anything else, and was acknowledged."""
+        self._log.append(packet)
+
     def expect(self, packet: Packet) -> None:
         """Handle that a packet is sent for the first time, whether it arrives or not."""
         self._expected.append(packet)

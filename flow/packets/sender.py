@@ -173,7 +173,8 @@ class TcpSender:
     """The sending end. ``most_bytes`` may be in flight, ``unsent_bytes`` may wait to be sent.
 
     ``restarts`` is whether the window is reduced after a pause. ``most_segments`` is how many a packet may have, of
-    ``segment_bytes`` at most each, and ``rtt_ns`` the round trip in which the connection was made.
+    ``segment_bytes`` at most each, and ``rtt_ns`` the round trip in which the connection was made and of its greeting,
+    which is in flight until ``greeted_ns``.
     """
 
     def __init__(
@@ -188,6 +189,7 @@ class TcpSender:
         restarts: bool,
         most_segments: int = 1,
         rtt_ns: int = 0,
+        greeted_ns: int = 0,
         segment_bytes: int = PAYLOAD_BYTES,
     ) -> None:
         self.congestion = congestion
@@ -217,9 +219,10 @@ class TcpSender:
         self._rack_ns, self._rack_end, self._rack_rtt_ns = -1, 0, 0
         self._round_trips = RoundTrips()
         self._pace_bytes_per_s = 0
+        self._greeted_ns = greeted_ns
         if rtt_ns:
             # The connection was made, and both ends said hello.
-            for byte in (-2, -1):
+            for byte in (-3,) if greeted_ns > 0 else (-3, -2):
                 self._round_trips.measure(rtt_ns, rtt_ns, byte, byte)
             self._set_pace()
         self._backoff = 0
@@ -235,6 +238,20 @@ class TcpSender:
     def connect(self, receiver: Receiver) -> None:
         """Set the other end. Call it once, before anything is sent."""
         self.receiver = receiver
+        if self._greeted_ns <= 0:
+            return
+        greeting = Packet(-1, 0, self._segment_bytes)
+        greeting.sent_ns = self._last_sent_ns = self._greeted_ns - self._round_trips.least_ns
+        greeting.in_flight = greeting.arrived = True
+        self._outstanding.append(greeting)
+        self._by_time.append((greeting, greeting.sent_ns))
+        self._out = self.in_flight = greeting.segments
+        self._una = greeting.start
+        receiver.greeted(greeting)
+        self._events.at(self._greeted_ns, self._greeted, None)
+
+    def _greeted(self, now_ns: int, _: None) -> None:
+        self.acknowledged(now_ns, Acknowledgement(0, 1, False, self._window_bytes))
 
     def answer(self, receiver: Receiver) -> None:
         """Set the receiving end of the other direction, whose acknowledgements packets carry."""

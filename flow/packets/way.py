@@ -182,15 +182,16 @@ def _arrive(now_ns: int, carried: _Carried) -> None:
 class Way:
     """The way of packets from one host to another."""
 
-    __slots__ = ("_bytes_per_s", "_enter")
+    __slots__ = ("_bytes_per_s", "_enter", "_lines")
 
-    def __init__(self, enter: _Passes, bytes_per_s: int | None) -> None:
-        self._enter, self._bytes_per_s = enter, bytes_per_s
+    def __init__(self, enter: _Passes, bytes_per_s: int | None, lines: tuple[int, ...] = ()) -> None:
+        self._enter, self._bytes_per_s, self._lines = enter, bytes_per_s, lines
 
     @staticmethod
     def over(events: EventQueue, plan: NetemPlan, seed: str = "") -> "Way":
         """Return the way over a single leaf."""
-        return Way(_Hop(events, Leaf(plan, seed), None, 0, _arrive).enter, plan.rate_bytes_per_s)
+        rate = plan.rate_bytes_per_s
+        return Way(_Hop(events, Leaf(plan, seed), None, 0, _arrive).enter, rate, _limited(rate))
 
     def send(self, now_ns: int, wire_bytes: int, arrives: Callable[[int, Any], None], what: Any) -> None:
         """Send a packet of so many bytes; ``arrives`` is called with the time and ``what``, unless it is lost."""
@@ -199,6 +200,14 @@ class Way:
     def carrying_ns(self, wire_bytes: int) -> int:
         """Return how long the narrowest line takes for a packet."""
         return 0 if self._bytes_per_s is None else wire_bytes * _NS_PER_S // self._bytes_per_s
+
+    def serialising_ns(self, wire_bytes: int) -> int:
+        """Return how long all its lines together take for a packet that waits behind no other."""
+        return sum(wire_bytes * _NS_PER_S // bytes_per_s for bytes_per_s in self._lines)
+
+
+def _limited(*rates: int | None) -> tuple[int, ...]:
+    return tuple(rate for rate in rates if rate is not None)
 
 
 class Gateways:
@@ -227,7 +236,7 @@ class Gateways:
         here, from_port = self._of_host[source]
         there, port = self._of_host[destination]
         if here is there:
-            return Way(*self._at_host(port, from_port, port.intra))
+            return Way(*self._at_host(port, from_port, port.intra), _limited(port.intra.rate_bytes_per_s))
         far = next((each for each in port.far if each.datacenter_index == from_port.datacenter_index), None)
         last, last_rate = (_arrive, None) if far is None else self._at_host(port, from_port, far.netem)
         wan = next(each for each in here.wan_ports if each.peer == there.datacenter)
@@ -236,8 +245,9 @@ class Gateways:
         leaf = Leaf(wan.netem, f"{self._seed} {source} {destination}")
         hop = _Hop(self._events, leaf, shared, minor, last)
         trunk_rate = None if wan.trunk is None else wan.trunk.rate_bytes_per_s
-        rates = (wan.netem.rate_bytes_per_s, trunk_rate, last_rate)
-        return Way(hop.enter, min((rate for rate in rates if rate is not None), default=None))
+        lines = _limited(wan.netem.rate_bytes_per_s, None if far is None else far.netem.rate_bytes_per_s)
+        rates = _limited(wan.netem.rate_bytes_per_s, trunk_rate, last_rate)
+        return Way(hop.enter, min(rates, default=None), lines)
 
     def _at_host(self, port: HostPort, source: HostPort, netem: NetemPlan) -> tuple[_Passes, int | None]:
         """Return what takes packets from one host at the port of another, and the port's rate."""

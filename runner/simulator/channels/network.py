@@ -179,17 +179,20 @@ class Network(Generic[Variant]):
             gateways = Gateways(plan_gateways(self.topology, 0, Timers.VIRTUAL), events, seed)
             links = PacketLinks(gateways, events, seed)
             made: dict[Ends, PacketChannel] = {}
+            slowest_ns = max(self.of(pair).line(pair).rtt_ns for pair in followed)
             for pair in followed:
                 of_job = self.of(pair)
                 connections, tcp = of_job.connections_between(pair), of_job.variant.tcp
+                # A rank calls those of higher numbers.
+                calls = (pair[0].pipeline, pair[0].stage) < (pair[1].pipeline, pair[1].stage)
                 channels[pair] = made[pair] = links.channel(
                     of_job.line(pair),
                     _hosts(pair),
                     connections,
                     tcp,
                     unsent_bytes=held_bytes(self.topology, tcp, pair, connections)[0],
-                    # A rank calls those of higher numbers.
-                    calls=(pair[0].pipeline, pair[0].stage) < (pair[1].pipeline, pair[1].stage),
+                    calls=calls,
+                    greeted_ns=0 if calls else _greeted_ns(of_job.line(pair).rtt_ns, slowest_ns),
                 )
                 if (other_way := made.get(pair[::-1])) is not None:
                     other_way.join(made[pair])
@@ -348,6 +351,15 @@ class Network(Generic[Variant]):
 
 def _datacenters(ends: Ends) -> tuple[str, str]:
     return ends[0].datacenter, ends[1].datacenter
+
+
+def _greeted_ns(rtt_ns: int, slowest_ns: int) -> int:
+    """Return when the greeting of an end that was called is acknowledged, after training has begun or before.
+
+    All call at once. A connection takes a round trip, the caller's greeting half of another and the answer's way half
+    of another. Training begins when the answer has come over the slowest line.
+    """
+    return 5 * rtt_ns // 2 - 2 * slowest_ns
 
 
 def _hosts(ends: Ends) -> _Hosts:

@@ -6,19 +6,25 @@ Its chunks go over whichever of its connections has room first. Channels share t
 from bisect import insort
 from collections import deque
 from collections.abc import Callable
+from typing import Final
 
 from wanbed.flow.channel import Channel, Known, Transfer
 from wanbed.flow.event_queue import EventQueue
 from wanbed.flow.line import Line
 from wanbed.flow.packets.congestion_control import Bbr, Cubic
+from wanbed.flow.packets.packet import ACKNOWLEDGEMENT_BYTES
+from wanbed.flow.packets.packet import HEADER_BYTES as PACKET_HEADER_BYTES
 from wanbed.flow.packets.receiver import Receiver
 from wanbed.flow.packets.sender import TcpSender
 from wanbed.flow.packets.way import Gateways
 from wanbed.testbed.network.shared_rate import most_frames
 from wanbed.testbed.network.tcp_settings import TcpSettings
 from wanbed.workloads.transport.chunk_queues import ChunkQueue, QueuedChunk
-from wanbed.workloads.transport.frame import HEADER_BYTES
+from wanbed.workloads.transport.frame import HEADER_BYTES, HELLO_BYTES
 from wanbed.workloads.transport.link import FRAMES_ALONE
+
+_HELLO_BYTES: Final[int] = HELLO_BYTES + PACKET_HEADER_BYTES
+"""The wire bytes of the first packet with data, by which an end measures its first round trip."""
 
 ChunkArrived = Callable[[int, int, QueuedChunk], None]
 """Called when a chunk is there, with the times at which its first byte was handed to the kernel and its last came."""
@@ -319,28 +325,32 @@ class PacketLinks:
         *,
         unsent_bytes: int,
         calls: bool = True,
+        greeted_ns: int = 0,
     ) -> PacketChannel:
         """Return a channel from one host to another over newly opened connections.
 
-        Each of them may hold ``unsent_bytes``. ``calls`` is whether the sending end has made the connections.
+        Each of them may hold ``unsent_bytes``. ``calls`` is whether the sending end has made the connections. Its
+        greeting is in flight until ``greeted_ns``.
         """
         channel = PacketChannel(self._events, line)
         source, destination = hosts
+        forth, back = self._gateways.way(source, destination), self._gateways.way(destination, source)
+        rtt_ns = line.rtt_ns + forth.serialising_ns(_HELLO_BYTES) + back.serialising_ns(ACKNOWLEDGEMENT_BYTES)
         for number in range(connections):
             seed = f"{self._seed} {source} {destination} {number}"
             sender = TcpSender(
                 self._events,
                 channel,
-                _congestion_control(tcp.congestion, line.rtt_ns, seed),
-                self._gateways.way(source, destination),
+                _congestion_control(tcp.congestion, rtt_ns, seed),
+                forth,
                 most_bytes=tcp.window_bytes,
                 unsent_bytes=unsent_bytes,
                 restarts=tcp.restarts_after_idle,
                 most_segments=self._gateways.super_packet_frames(source) or most_frames(line.frame_bytes),
-                rtt_ns=line.rtt_ns,
+                rtt_ns=rtt_ns,
+                greeted_ns=greeted_ns,
                 segment_bytes=line.payload_bytes,
             )
-            back = self._gateways.way(destination, source)
             receiver = Receiver(
                 self._events,
                 back,

@@ -58,6 +58,7 @@ class Connection:
         rate_bps: int | None = None,
         most_segments: int = 1,
         rtt_ns: int = 0,
+        greeted_ns: int = 0,
         events: EventQueue | None = None,
     ) -> None:
         self.events = events or EventQueue()
@@ -73,6 +74,7 @@ class Connection:
             restarts=restarts,
             most_segments=most_segments,
             rtt_ns=rtt_ns,
+            greeted_ns=greeted_ns,
         )
         self.waiting_bytes = 0
         self.in_order: list[tuple[int, int]] = []
@@ -127,6 +129,20 @@ def test_slow_start_sends_ten_segments_and_twice_as_many_each_round() -> None:
     assert connection.run() == {0: 10, 40: 20, 80: 40, 120: 80}
     assert connection.in_order[-1] == (140, 150 * PAYLOAD_BYTES)
     assert connection.sender.in_flight == connection.sender.unsent == 0
+
+
+def test_a_greeting_takes_a_segment_of_the_first_window_until_it_is_acknowledged() -> None:
+    connection = written(30, rtt_ns=2 * WAY_MS * MS, greeted_ns=10 * MS)
+    # Its acknowledgement lets two segments follow, as that of any segment does in slow start. The ninth is acknowledged
+    # together with the tenth.
+    assert connection.run() == {0: 9, 10: 2, 40: 16, 50: 3}
+    assert connection.in_order[-1] == (70, 30 * PAYLOAD_BYTES)
+
+
+def test_a_greeting_that_is_acknowledged_before_anything_is_written_leaves_the_window_as_it_is() -> None:
+    connection = Connection(rtt_ns=2 * WAY_MS * MS, greeted_ns=10 * MS)
+    connection.write(20, 30)
+    assert connection.run() == {20: 10, 60: 20}
 
 
 def test_a_packet_has_up_to_1448_bytes_of_payload_and_its_headers() -> None:

@@ -116,6 +116,25 @@ def test_packets_wait_for_all_that_they_cross(
     assert [at_ms for _, at_ms in found] == pytest.approx([at_ms for _, at_ms in expected], rel=1e-3)
 
 
+@pytest.mark.parametrize(("source", "destination"), [("east-0", "east-1"), ("east-0", "west-0")])
+@pytest.mark.parametrize(
+    "rates",
+    [{}, {"node_pair_rate": "1Mbit"}, {"node_pair_rate": "1Mbit", "rate": "1500kbit"}, {"rate": "1Mbit"}],
+    ids=["no rates", "of pairs", "of a trunk that pairs share", "of a trunk"],
+)
+@pytest.mark.parametrize("intra", ["unlimited", "2Mbit"])
+def test_a_packet_alone_takes_the_latency_and_the_time_of_each_line_that_it_crosses(
+    source: str, destination: str, rates: dict[str, str], intra: str
+) -> None:
+    network = topology(intra=intra, **rates)
+    gateways = Gateways(plan_gateways(network, 0, Timers.VIRTUAL), EventQueue(), "seed")
+    latency_ms = 20 if destination == "west-0" else 0
+    lines_ms = gateways.way(source, destination).serialising_ns(FRAME_BYTES) / MS
+    ((_, arrived_ms),) = arrivals_ms(network, [(source, destination, FRAME_BYTES)])
+    assert arrived_ms == pytest.approx(latency_ms + lines_ms)
+    assert (lines_ms > 0) == (intra != "unlimited" or (bool(rates) and destination == "west-0"))
+
+
 def test_pairs_that_fill_a_trunk_get_equal_shares_of_it() -> None:
     network = topology(rate="1Mbit")
     found = arrivals_ms(network, [(source, "west-0", 2 * FRAME_BYTES) for source in ("east-0", "east-1") * 50])

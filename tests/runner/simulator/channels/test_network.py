@@ -11,6 +11,7 @@ from tests.runner.simulator.channels.changing_topologies import Changes, with_co
 from tests.support.runner.small_experiment import sweep_point
 from tests.support.simulator.events import run_all
 from wanbed.flow.event_queue import EventQueue
+from wanbed.flow.line import PAYLOAD_BYTES
 from wanbed.flow.window import LEAST_TIMEOUT_NS
 from wanbed.runner.resolve.connections import count_connections
 from wanbed.runner.resolve.placement import StagePlace
@@ -257,6 +258,21 @@ def test_packets_are_drawn_only_on_links_that_lose_some() -> None:
     within = ("east-0.0", "east-1.0")
     assert known_at_once(lossy, within, OUT) == [True, False]
     assert known_at_once(replace(lossy, effects=IDEAL), within, OUT) == [True, True]
+
+
+def test_the_greeting_of_a_rank_that_was_called_is_in_flight_when_training_begins_over_the_slowest_lines() -> None:
+    links = [{"between": ["east", "west"], "latency": "20ms"}]
+    of = replace(network(links=links, intra={"latency": "1ms"}, effects=TcpEffects()), packets=True)
+    ways = [OUT, BACK, ("east-0.0", "east-1.0"), ("east-1.0", "east-0.0")]
+    places, events = by_name(of), EventQueue()
+    channels = of.channels([(places[one], places[other]) for one, other in ways], events)
+    left_ms: list[float] = []
+    for one, other in ways:
+        size_bytes = 10 * PAYLOAD_BYTES
+        channels[places[one], places[other]].queue(0, size_bytes, lambda _, last_ns: left_ms.append(last_ns / 1e6))
+    run_all(events)
+    # Nine of the ten segments go at once; the last follows when the greeting has been acknowledged.
+    assert sorted(left_ms) == [0, 0, 0, 20]
 
 
 def test_a_timeout_that_an_emulation_does_not_dilate_is_shorter_in_its_time() -> None:

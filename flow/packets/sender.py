@@ -9,6 +9,8 @@ The rules are those of Linux 6.1 (``net/ipv4/tcp_output.c``, ``tcp_input.c``):
   in proportion while it recovers (RFC 6937), and retransmission timeouts (RFC 6298) count ticks of 10 ms.
 - **Windows** open while they are the limit. One that is not used loses half of the rest if nothing was acknowledged for
   a timeout (``_validate``), and a connection that restarts after a pause begins with less (``_restart_if_idle``).
+- **Buffers** take bytes while less waits to be sent than may wait, and more once it is less than half of that
+  (``_accept``).
 """
 
 from collections import deque
@@ -104,6 +106,8 @@ _RECENT_NS: Final = 1_000_000
 _WINDOW_PART: Final = 3
 _QUICK_NS: Final = 512_000
 _QUICK_DOUBLINGS: Final = 32
+_MOST_PAGES: Final = 17
+_PAGE_BYTES: Final = 4096
 
 
 class _State(IntEnum):
@@ -127,30 +131,59 @@ class _Stream(Protocol):
 class _Written:
     """The bytes written and not sent, in the kernel's buffers: a packet has bytes of one alone.
 
-    What is written goes into the last buffer first, up to ``most_bytes``.
+    What is written goes into the last buffer first, up to ``most_bytes`` and to ``_MOST_PAGES`` pages of memory or
+    parts of pages (Linux: ``sysctl_max_skb_frags``). Each call sends from the first page on.
     """
 
-    __slots__ = ("_ends", "most_bytes", "sent", "written")
+    __slots__ = ("_ends", "_parts", "most_bytes", "sent", "written")
 
     def __init__(self, most_bytes: int) -> None:
         self.written = self.sent = 0
         self.most_bytes = most_bytes
         self._ends: deque[int] = deque()
+        # Of the last buffer: where in the stream its parts of one call each begin, and where in memory.
+        self._parts: list[tuple[int, int]] = []
 
-    def write(self, size_bytes: int) -> int:
-        """Add bytes to one buffer, and return how many."""
-        ends = self._ends
+    def write(self, size_bytes: int, memory_byte: int, *, begins: bool) -> int:
+        """Add bytes, which begin at a byte of memory, to one buffer. Return how many.
+
+        It is 0 if the last one has no room for them and no other ``begins``.
+        """
+        ends, parts = self._ends, self._parts
+        added = 0
         if ends:
             start = ends[-2] if len(ends) > 1 else self.sent
-            if (room_bytes := self.most_bytes - (ends[-1] - start)) > 0:
-                added = min(room_bytes, size_bytes)
-                self.written += added
-                ends[-1] = self.written
-                return added
-        added = min(self.most_bytes, size_bytes)
+            added = min(self.most_bytes - (ends[-1] - start), self._pages_bytes(start, memory_byte), size_bytes)
+        if added <= 0:
+            if not begins:
+                return 0
+            added = min(self.most_bytes, size_bytes)
+            ends.append(self.written)
+            parts.clear()
+        if not parts or not self._follows(memory_byte):
+            parts.append((self.written, memory_byte))
+        ends[-1] += added
         self.written += added
-        ends.append(self.written)
         return added
+
+    def _follows(self, memory_byte: int) -> bool:
+        """Return whether the byte of memory comes after the last one of the last buffer."""
+        began, first = self._parts[-1]
+        return first + self.written - began == memory_byte
+
+    def _pages_bytes(self, start: int, memory_byte: int) -> int:
+        """Return how many bytes from that one of memory on are in pages for which the last buffer has room."""
+        pages, end = _MOST_PAGES, self.written
+        for began, first in reversed(self._parts):
+            if end <= start:
+                break
+            begins = max(began, start)
+            pages -= (first + end - began - 1) // _PAGE_BYTES - (first + begins - began) // _PAGE_BYTES + 1
+            end = began
+        rest = -memory_byte % _PAGE_BYTES
+        if rest and not self._follows(memory_byte):
+            pages -= 1
+        return max(pages, 0) * _PAGE_BYTES + (rest if pages >= 0 else 0)
 
     @property
     def first_bytes(self) -> int:
@@ -161,6 +194,11 @@ class _Written:
     def is_last(self) -> bool:
         """Tell whether the first buffer is the last one, too."""
         return len(self._ends) == 1
+
+    @property
+    def is_full(self) -> bool:
+        """Tell whether a single buffer has as many bytes as it may."""
+        return len(self._ends) == 1 and self._ends[0] - self.sent >= self.most_bytes
 
     def send(self, size_bytes: int) -> None:
         """Take bytes of the first buffer."""
@@ -205,6 +243,7 @@ class TcpSender:
         self._window_bytes = self._widest_bytes = min(most_bytes, _FIRST_WINDOW_BYTES)
         self._whole = self._most_segments
         self._written = _Written(self._segment_bytes)
+        self._unaccepted_bytes = 0
         self._answered: Receiver | None = None
         self._state = _State.OPEN
         self._outstanding: deque[Packet] = deque()
@@ -269,12 +308,12 @@ class TcpSender:
 
     @property
     def accepted(self) -> int:
-        """The bytes that the kernel has accepted: all but what exceeds the bytes that may wait."""
-        return self.sent + self._unsent_bytes
+        """The bytes that the kernel has accepted: those in its buffers, and those sent."""
+        return self._written.written
 
     @property
     def unsent(self) -> int:
-        """The bytes that have been written but not sent."""
+        """The bytes in the kernel's buffers, which are not sent."""
         return self._written.written - self._written.sent
 
     @property
@@ -284,23 +323,46 @@ class TcpSender:
 
     @property
     def written(self) -> int:
-        """The bytes that have been written."""
-        return self._written.written
+        """The bytes that have been handed over, whether the kernel has accepted them or not."""
+        return self._written.written + self._unaccepted_bytes
 
-    def write(self, size_bytes: int, now_ns: int) -> None:
-        """Hand over bytes, of which is sent what may be sent now."""
+    def write(self, size_bytes: int, now_ns: int, header_bytes: int = 0) -> None:
+        """Hand over bytes, of which the kernel accepts what has room, and sends what may be sent now.
+
+        The first of them, ``header_bytes``, are in a memory of their own.
+        """
         if self._restarts and not self._outstanding and self._last_sent_ns >= 0:
             self._restart_if_idle(now_ns)
         if self._bbr is not None and self.unsent < self._segment_bytes and self.in_flight < self.congestion.window:
             self._bbr.ran_out(self.in_flight)
+        self._unaccepted_bytes += size_bytes
+        self._accept(now_ns, min(header_bytes, size_bytes))
+
+    def _accept(self, now_ns: int, header_bytes: int = 0) -> None:
+        """Fill buffers, and begin others while less waits than may wait (Linux: ``tcp_build_frag``)."""
         written = self._written
         written.most_bytes = (
             max(min(self._whole, self._widest_bytes // 2 // self._segment_bytes), 1) * self._segment_bytes
         )
-        while size_bytes := size_bytes - written.write(size_bytes):
-            if written.is_last:
+        memory_byte = -_PAGE_BYTES if header_bytes else 0
+        while self._unaccepted_bytes:
+            added = written.write(header_bytes or self._unaccepted_bytes, memory_byte, begins=self.takes_more)
+            if not added:
+                break
+            self._unaccepted_bytes -= added
+            memory_byte += added
+            if header_bytes:
+                header_bytes -= added
+                memory_byte = memory_byte if header_bytes else 0
+            elif self._unaccepted_bytes and written.is_full:
                 self._push(now_ns, is_writing=True)
         self._push(now_ns)
+
+    def _progressed(self, now_ns: int) -> None:
+        """Let the kernel accept more once the socket is writable, and tell the stream."""
+        if self._unaccepted_bytes and self.has_room:
+            self._accept(now_ns)
+        self._stream.progressed(self, now_ns)
 
     def _push(self, now_ns: int, *, is_writing: bool = False) -> None:
         """Send what may be sent now.
@@ -487,7 +549,7 @@ class TcpSender:
         if self._wakes_ns == now_ns:
             self._wakes_ns = _NEVER
             self._push(now_ns)
-            self._stream.progressed(self, now_ns)
+            self._progressed(now_ns)
 
     def acknowledged(self, now_ns: int, acknowledgement: Acknowledgement) -> None:
         """Handle an acknowledgement."""
@@ -519,7 +581,7 @@ class TcpSender:
         self._set_pace()
         self._push(now_ns)
         self._arm(now_ns)
-        self._stream.progressed(self, now_ns)
+        self._progressed(now_ns)
 
     def _take_arrived(self, until: int, now_ns: int) -> tuple[int, int, int, bool]:
         """Handle the packets that have arrived since the last acknowledgement.
@@ -692,7 +754,7 @@ class TcpSender:
         else:
             self._time_out(now_ns)
         self._arm(now_ns)
-        self._stream.progressed(self, now_ns)
+        self._progressed(now_ns)
 
     @property
     def _may_probe(self) -> bool:

@@ -267,7 +267,7 @@ class PacketChannel(Channel):
             sender.last_begun = self._begun
         self._ends[sender].append((sender.written + size_bytes, sent))
         self._unaccepted[sender].append((sender.written + size_bytes, sent))
-        sender.write(size_bytes, now_ns)
+        sender.write(size_bytes, now_ns, HEADER_BYTES)
         self._accept(sender, now_ns)
 
     def _next_chunk(self, now_ns: int) -> tuple[int, _Sent, bool]:

@@ -271,6 +271,33 @@ def test_a_window_that_is_not_used_loses_half_of_the_rest_if_nothing_was_acknowl
     assert (connection.congestion.window, connection.congestion.threshold) == (window, 80)
 
 
+def test_the_end_of_what_is_written_is_accepted_when_the_socket_is_writable() -> None:
+    # Segments take a millisecond each, and four may wait. The socket is writable while less than two do.
+    connection = Connection(unsent_bytes=4 * PAYLOAD_BYTES, rate_bps=FRAME_BYTES * 8 * 1000, rtt_ns=40 * MS)
+    connection.congestion.window = connection.congestion.threshold = 10
+    connection.events.at(0, lambda now_ns, _: connection.sender.write(15 * PAYLOAD_BYTES, now_ns), None)
+    accepted = []
+    for until_ms in (1, 43, 45):
+        connection.run(until_ms)
+        accepted.append((connection.sender.sent // PAYLOAD_BYTES, connection.sender.accepted // PAYLOAD_BYTES))
+    # The end would fit in as soon as a segment is acknowledged, but nobody is told then.
+    assert accepted == [(10, 14), (12, 14), (14, 15)]
+    assert connection.sender.written == 15 * PAYLOAD_BYTES
+
+
+def test_a_buffer_has_parts_of_seventeen_pages_at_most() -> None:
+    # Buffers have 22 segments while the window is narrow, 45 later. Ten segments go at once; four buffers may wait.
+    connection = Connection(unsent_bytes=4 * 22 * PAYLOAD_BYTES, most_segments=45, most_bytes=1 << 22, rtt_ns=40 * MS)
+    connection.events.at(0, lambda now_ns, _: connection.sender.write(400_000, now_ns, 44), None)
+    connection.run()
+    # The last of them has parts of nine pages when the socket is writable again. What is accepted then begins with the
+    # first page, so that eight pages more go into that buffer, where two times 22 segments and one would fit.
+    ends = [next_byte for _, next_byte in connection.in_order]
+    assert (10 + 4 * 22) * PAYLOAD_BYTES + 8 * 4096 in ends
+    assert (10 + 3 * 22 + 45) * PAYLOAD_BYTES not in ends
+    assert ends[-1] == 400_000
+
+
 def test_packets_have_as_many_segments_as_are_sent_in_a_millisecond_and_at_least_two() -> None:
     # Ten segments in 40 ms, then more as the window opens: 120 % of it while it is less than half of the threshold.
     connection = sent(150, most_segments=45, rtt_ns=40 * MS)

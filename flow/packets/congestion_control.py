@@ -16,7 +16,7 @@ from random import Random
 from typing import Final
 
 from wanbed.flow.packets.packet import INITIAL_SEGMENTS, UNLIMITED, Packet, Stamp
-from wanbed.flow.packets.tick import TICK_NS, tick_of
+from wanbed.flow.packets.tick import MET_AT_ONCE, TICK_NS, Ticks
 
 _HIGH_GAIN: Final = 2.885
 _DRAIN_GAIN: Final = 1 / 2.885
@@ -307,6 +307,7 @@ class Cubic:
         "_round_ns",
         "_round_rtt_ns",
         "_samples",
+        "_ticks",
         "_updated",
         "_updated_window",
         "threshold",
@@ -315,7 +316,8 @@ class Cubic:
 
     is_paced = False
 
-    def __init__(self, rtt_ns: int = 0, *, is_reno: bool = False) -> None:
+    def __init__(self, rtt_ns: int = 0, *, is_reno: bool = False, ticks: Ticks = MET_AT_ONCE) -> None:
+        self._ticks = ticks
         self.window, self.threshold = INITIAL_SEGMENTS, UNLIMITED
         self._is_reno = is_reno
         self._counted = self._acknowledged = 0
@@ -345,7 +347,7 @@ class Cubic:
         """
         if self._is_reno:
             return
-        tick = tick_of(now_ns)
+        tick = self._ticks.count(now_ns)
         if self._epoch >= 0 and tick - self._epoch < _SETTLING_TICKS:
             return
         if not self._least_rtt_ns or rtt_ns < self._least_rtt_ns:
@@ -390,7 +392,7 @@ class Cubic:
         if self._is_reno:
             self._open(self.window, segments)
         else:
-            self._update(tick_of(now_ns), segments)
+            self._update(self._ticks.count(now_ns), segments)
             self._open(self._count, segments)
 
     def _open(self, count: int, segments: int) -> None:
@@ -444,4 +446,4 @@ class Cubic:
     def resumed(self, idle_ns: int, now_ns: int) -> None:
         """Handle that the connection sends again after a pause, which does not count as time since the last loss."""
         if self._epoch >= 0 and idle_ns > 0:
-            self._epoch = min(self._epoch + idle_ns // TICK_NS, tick_of(now_ns))
+            self._epoch = min(self._epoch + idle_ns // TICK_NS, self._ticks.count(now_ns))

@@ -20,7 +20,7 @@ from typing import Final
 from wanbed.flow.event_queue import EventQueue
 from wanbed.flow.line import PAYLOAD_BYTES
 from wanbed.flow.packets.packet import ACKNOWLEDGEMENT_BYTES, UNLIMITED, Acknowledgement, Packet
-from wanbed.flow.packets.tick import TICK_NS, goes_off_ns, tick_of
+from wanbed.flow.packets.tick import MET_AT_ONCE, TICK_NS, Ticks
 from wanbed.flow.packets.way import Way
 
 _LEAST_DELAY_TICKS: Final = 4
@@ -65,6 +65,7 @@ class Receiver:
         "_next_byte",
         "_quick",
         "_segment_bytes",
+        "_ticks",
         "_timer_ns",
         "_unacknowledged_bytes",
         "_window_bytes",
@@ -81,8 +82,9 @@ class Receiver:
         window_bytes: int = UNLIMITED,
         has_answered: bool = False,
         segment_bytes: int = PAYLOAD_BYTES,
+        ticks: Ticks = MET_AT_ONCE,
     ) -> None:
-        self._events, self._back = events, back
+        self._events, self._back, self._ticks = events, back, ticks
         self._segment_bytes = segment_bytes
         self._acknowledged, self._in_order = acknowledged, in_order
         self._answers: Acknowledged | None = None
@@ -141,7 +143,7 @@ class Receiver:
 
     def _received(self, now_ns: int, size_bytes: int) -> None:
         """Tell a new or idle connection, and let the window grow (Linux: ``tcp_event_data_recv``)."""
-        tick = tick_of(now_ns)
+        tick = self._ticks.count(now_ns)
         passed = tick - self._came_tick
         if passed <= _LEAST_DELAY_TICKS // 2:
             self._delay_ticks = self._delay_ticks // 2 + _LEAST_DELAY_TICKS // 2
@@ -167,7 +169,7 @@ class Receiver:
         return self._quick > 0 or size_bytes < self._segment_bytes
 
     def _delay(self, now_ns: int) -> None:
-        due_ns = goes_off_ns(now_ns, min(self._delay_ticks, _MOST_DELAY_TICKS) * TICK_NS)
+        due_ns = self._ticks.goes_off_ns(now_ns, min(self._delay_ticks, _MOST_DELAY_TICKS) * TICK_NS)
         if 0 <= self._due_ns <= due_ns:
             return
         self._due_ns = due_ns
@@ -186,7 +188,7 @@ class Receiver:
     def carried(self, now_ns: int) -> Acknowledgement:
         """Return the acknowledgement that a packet of the other direction carries, which is sent now."""
         acknowledgement = self._told()
-        if tick_of(now_ns) - self._came_tick < self._delay_ticks:
+        if self._ticks.count(now_ns) - self._came_tick < self._delay_ticks:
             self._is_dialogue = True
         return acknowledgement
 

@@ -22,7 +22,7 @@ from wanbed.flow.line import PAYLOAD_BYTES
 from wanbed.flow.packets.congestion_control import Bbr, Cubic
 from wanbed.flow.packets.packet import HEADER_BYTES, INITIAL_SEGMENTS, Acknowledgement, Packet
 from wanbed.flow.packets.receiver import Receiver
-from wanbed.flow.packets.tick import TICK_NS, goes_off_ns, tick_of
+from wanbed.flow.packets.tick import MET_AT_ONCE, TICK_NS, Ticks
 from wanbed.flow.packets.way import Way
 
 _LEAST_TIMEOUT_NS: Final = 200_000_000
@@ -89,9 +89,9 @@ class RoundTrips:
         return min(self.least_ns // 4, self.smooth_ns // 8)
 
 
-def late_segment_ns(now_ns: int, wait_ns: int) -> int:
+def late_segment_ns(ticks: Ticks, now_ns: int, wait_ns: int) -> int:
     """Return when the timer for segments that may only be late goes off."""
-    return goes_off_ns(now_ns, wait_ns + _LEAST_WAIT_NS)
+    return ticks.goes_off_ns(now_ns, wait_ns + _LEAST_WAIT_NS)
 
 
 _DUPLICATES: Final = 3
@@ -229,7 +229,9 @@ class TcpSender:
         rtt_ns: int = 0,
         greeted_ns: int = 0,
         segment_bytes: int = PAYLOAD_BYTES,
+        ticks: Ticks = MET_AT_ONCE,
     ) -> None:
+        self._ticks = ticks
         self.congestion = congestion
         self._bbr = congestion if isinstance(congestion, Bbr) else None
         self._pace_ns = self._paced = 0
@@ -466,7 +468,7 @@ class TcpSender:
         out, congestion = self._out, self.congestion
         if self._una >= self._usage_end or limited or (not self._is_limited and out > self._most_out):
             self._is_limited, self._most_out, self._usage_end = limited, out, self.sent
-        tick = tick_of(now_ns)
+        tick = self._ticks.count(now_ns)
         if self._window_limits:
             self._used, self._used_tick = 0, tick
             return
@@ -685,7 +687,7 @@ class TcpSender:
         elif delivered and (advanced or self._state is _State.OPEN):
             if self._window_limits:
                 congestion.acknowledged(now_ns, delivered)
-            self._used_tick = tick_of(now_ns)
+            self._used_tick = self._ticks.count(now_ns)
 
     def _reduce(self, delivered: int, *, advanced: bool, newly_lost: int) -> None:
         """Reduce the window in proportion to what arrives (RFC 6937)."""
@@ -706,7 +708,7 @@ class TcpSender:
     def _restart_if_idle(self, now_ns: int) -> None:
         congestion = self.congestion
         timeout_ticks = self._timeout_ticks
-        idle_ticks = tick_of(now_ns) - tick_of(self._last_sent_ns)
+        idle_ticks = self._ticks.count(now_ns) - self._ticks.count(self._last_sent_ns)
         if idle_ticks <= timeout_ticks:
             return
         congestion.threshold = max(congestion.threshold, congestion.window * 3 // 4)
@@ -715,19 +717,19 @@ class TcpSender:
         while (idle_ticks := idle_ticks - timeout_ticks) > 0 and window > least:
             window //= 2
         congestion.window = max(window, least)
-        self._used, self._used_tick = 0, tick_of(now_ns)
+        self._used, self._used_tick = 0, self._ticks.count(now_ns)
 
     def _arm(self, now_ns: int) -> None:
         """Set the timer: for a probe, a retransmission timeout, or packets that may only be late."""
         if not self._outstanding:
             self._due_ns = _NEVER
             return
-        due_ns = goes_off_ns(self._rto_from_ns, self._round_trips.timeout_ns << self._backoff)
+        due_ns = self._ticks.goes_off_ns(self._rto_from_ns, self._round_trips.timeout_ns << self._backoff)
         if self._may_probe:
             wait_ns = self._round_trips.probe_ns(self._out)
-            due_ns = min(due_ns, goes_off_ns(self._probe_from_ns, wait_ns))
+            due_ns = min(due_ns, self._ticks.goes_off_ns(self._probe_from_ns, wait_ns))
         if self._reorder_ns >= 0:
-            due_ns = min(due_ns, late_segment_ns(now_ns, self._reorder_ns - now_ns))
+            due_ns = min(due_ns, late_segment_ns(self._ticks, now_ns, self._reorder_ns - now_ns))
         self._due_ns = due_ns
         if self._timer_ns < 0 or due_ns < self._timer_ns:
             self._timer_ns = due_ns

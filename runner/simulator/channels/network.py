@@ -17,6 +17,7 @@ from wanbed.flow.changing_path import (
 from wanbed.flow.channel import Channel, PrivateChannel
 from wanbed.flow.event_queue import EventQueue
 from wanbed.flow.line import Line
+from wanbed.flow.packets.tick import met_over
 from wanbed.flow.packets.way import Gateways
 from wanbed.flow.shared_capacity import NodePairFlow, SharedCapacity
 from wanbed.flow.shared_channel import ChangingChannel, SharedChannel
@@ -177,9 +178,9 @@ class Network(Generic[Variant]):
         if followed:
             seed = f"{self.variant.seed} {self.variant.repeat}"
             gateways = Gateways(plan_gateways(self.topology, 0, Timers.VIRTUAL), events, seed)
-            links = PacketLinks(gateways, events, seed)
-            made: dict[Ends, PacketChannel] = {}
             slowest_ns = max(self.of(pair).line(pair).rtt_ns for pair in followed)
+            links = PacketLinks(gateways, events, seed, met_over(slowest_ns))
+            made: dict[Ends, PacketChannel] = {}
             for pair in followed:
                 of_job = self.of(pair)
                 connections, tcp = of_job.connections_between(pair), of_job.variant.tcp

@@ -16,6 +16,7 @@ from wanbed.flow.packets.packet import ACKNOWLEDGEMENT_BYTES
 from wanbed.flow.packets.packet import HEADER_BYTES as PACKET_HEADER_BYTES
 from wanbed.flow.packets.receiver import Receiver
 from wanbed.flow.packets.sender import TcpSender
+from wanbed.flow.packets.tick import MET_AT_ONCE, Ticks
 from wanbed.flow.packets.way import Gateways
 from wanbed.testbed.network.shared_rate import most_frames
 from wanbed.testbed.network.tcp_settings import TcpSettings
@@ -313,8 +314,8 @@ def _last_begun(sender: TcpSender) -> int:
 class PacketLinks:
     """The connections of all channels over the same gateways. ``seed`` determines the probes of BBR."""
 
-    def __init__(self, gateways: Gateways, events: EventQueue, seed: str) -> None:
-        self._gateways, self._events, self._seed = gateways, events, seed
+    def __init__(self, gateways: Gateways, events: EventQueue, seed: str, ticks: Ticks = MET_AT_ONCE) -> None:
+        self._gateways, self._events, self._seed, self._ticks = gateways, events, seed, ticks
 
     def channel(
         self,
@@ -341,7 +342,7 @@ class PacketLinks:
             sender = TcpSender(
                 self._events,
                 channel,
-                _congestion_control(tcp.congestion, rtt_ns, seed),
+                _congestion_control(tcp.congestion, rtt_ns, seed, self._ticks),
                 forth,
                 most_bytes=tcp.window_bytes,
                 unsent_bytes=unsent_bytes,
@@ -350,6 +351,7 @@ class PacketLinks:
                 rtt_ns=rtt_ns,
                 greeted_ns=greeted_ns,
                 segment_bytes=line.payload_bytes,
+                ticks=self._ticks,
             )
             receiver = Receiver(
                 self._events,
@@ -359,14 +361,15 @@ class PacketLinks:
                 window_bytes=tcp.window_bytes,
                 has_answered=calls,
                 segment_bytes=line.payload_bytes,
+                ticks=self._ticks,
             )
             sender.connect(receiver)
             channel.add(sender)
         return channel
 
 
-def _congestion_control(name: str, rtt_ns: int, seed: str) -> Bbr | Cubic:
-    return Bbr(rtt_ns, seed) if name == "bbr" else Cubic(rtt_ns, is_reno=name == "reno")
+def _congestion_control(name: str, rtt_ns: int, seed: str, ticks: Ticks) -> Bbr | Cubic:
+    return Bbr(rtt_ns, seed) if name == "bbr" else Cubic(rtt_ns, is_reno=name == "reno", ticks=ticks)
 
 
 def _arrival(channel: PacketChannel, sender: TcpSender) -> Callable[[int, int], None]:

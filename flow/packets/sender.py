@@ -426,8 +426,9 @@ class TcpSender:
         if whole <= needed:
             return whole, False
         partial = needed % self._segment_bytes
-        # The end of what was written goes with the rest; what the receive window cuts off waits.
-        return (needed if needed == length else needed - partial), False
+        # The end of what was written goes with the rest, and so does what the receive window cuts off unless more is
+        # being written (Linux: ``tcp_mss_split_point``).
+        return (needed if may_defer or needed == length else needed - partial), False
 
     def _defers(self, length: int, room: int, free: int, most: int, now_ns: int) -> tuple[bool, bool]:
         """Return whether a packet waits to become larger, and whether for the congestion window.

@@ -318,6 +318,24 @@ def test_a_packet_that_could_be_larger_waits_for_an_acknowledgement_that_comes_s
     assert connection.in_order[-1][1] == 35 * PAYLOAD_BYTES
 
 
+def test_what_a_receive_window_cuts_off_goes_with_the_segment_before_it_unless_more_is_being_written() -> None:
+    connection = Connection(most_bytes=5 * PAYLOAD_BYTES + 700, rtt_ns=40 * MS, most_segments=2)
+    connection.events.at(0, lambda now_ns, _: connection.sender.write(20 * PAYLOAD_BYTES, now_ns), None)
+    connection.run()
+    headers_bytes = FRAME_BYTES - PAYLOAD_BYTES
+    sent_bytes = [(at_ns // MS, wire_bytes) for at_ns, wire_bytes in connection.forth.packets]
+    assert sent_bytes[:3] == [(0, 2 * FRAME_BYTES), (0, 2 * FRAME_BYTES), (0, FRAME_BYTES)]
+    # A buffer of two segments is cut 700 bytes after the first, and the rest follows by itself.
+    cut_bytes = FRAME_BYTES + 700 + headers_bytes
+    rest_bytes = PAYLOAD_BYTES - 700 + headers_bytes
+    assert [wire_bytes for at_ms, wire_bytes in sent_bytes if at_ms == 80] == [
+        2 * FRAME_BYTES,
+        cut_bytes,
+        rest_bytes,
+        cut_bytes,
+    ]
+
+
 def test_a_probe_sends_what_is_new_if_there_is_any_and_what_was_lost_is_sent_once() -> None:
     connection = written(60, range(10, 30))
     assert connection.run(160) == {0: 10, 40: 20, 138: 1}

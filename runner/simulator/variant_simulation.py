@@ -360,7 +360,7 @@ class _Boundaries:
     def _leg(self, ends: Ends) -> Leg:
         """Return the connections between two ranks whose packets are followed."""
         channel = self._channels.get(ends)
-        return channel if isinstance(channel, PacketChannel) else WithinHost(self._network.line(ends))
+        return channel if isinstance(channel, PacketChannel) else WithinHost(self._network.line(ends), self._events)
 
     def _stripings(self, mates: Sequence[Ends], cutting: Cutting) -> list[Striping | None]:
         """Return the striping of each mate's share over the connections of its node pair, as ``share_striping``."""

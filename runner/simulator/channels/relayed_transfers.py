@@ -43,10 +43,13 @@ class Leg(Protocol):
 
 
 class WithinHost:
-    """The way between two ranks on one host, which takes no time."""
+    """The way between two ranks on one host, which takes no time.
 
-    def __init__(self, line: Line) -> None:
-        self.line = line
+    What happens at the same time as chunks are handed over goes before them: loopback takes some microseconds.
+    """
+
+    def __init__(self, line: Line, events: EventQueue) -> None:
+        self.line, self._events = line, events
         self._served: list[tuple[ChunkQueue, ChunkArrived]] = []
         self._hands_over = False
 
@@ -55,10 +58,12 @@ class WithinHost:
         self._served.append((queue, arrived))
 
     def touch(self, now_ns: int) -> None:
-        """Hand over all chunks that are ready, before anything else happens at this time."""
-        if self._hands_over:
-            return
-        self._hands_over = True
+        """Hand over all chunks that are ready by then, once all else that is due has happened."""
+        if not self._hands_over:
+            self._hands_over = True
+            self._events.at(now_ns, self._hand_over, None)
+
+    def _hand_over(self, now_ns: int, _: None) -> None:
         while (served := self._first_ready()) is not None:
             queue, arrived = served
             chunk = queue.head

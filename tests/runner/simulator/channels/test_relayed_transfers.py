@@ -186,7 +186,7 @@ def test_between_cell_mates_gradients_are_handed_over_before_activations(
 def test_ranks_on_one_host_hand_over_at_once() -> None:
     events, there_ns = EventQueue(), []
     near, far = (
-        {pair: WithinHost(Line(None, 0, headers=False)) for pair in permutations(range(2), 2)} for _ in range(2)
+        {pair: WithinHost(Line(None, 0, headers=False), events) for pair in permutations(range(2), 2)} for _ in range(2)
     )
     across = [Recording(events) for _ in range(2)]
     transfers = relayed(events, MessageKind.ACTIVATION, across, (near, far))
@@ -196,3 +196,16 @@ def test_ranks_on_one_host_hand_over_at_once() -> None:
     # When the first and the last byte leave, and when they are there.
     assert there_ns == [(0, last_ns, LATENCY_NS, last_ns + LATENCY_NS)]
     assert [each.carried for each in across] == [[(0, 0)] * 16] * 2
+
+
+def test_what_a_rank_has_of_its_own_goes_before_what_others_on_its_host_hand_over_at_the_same_time() -> None:
+    events = EventQueue()
+    near, far = (
+        {pair: WithinHost(Line(None, 0, headers=False), events) for pair in permutations(range(2), 2)} for _ in range(2)
+    )
+    across = [Recording(events) for _ in range(2)]
+    transfers = relayed(events, MessageKind.ACTIVATION, across, (near, far))
+    for mate in range(2):
+        events.at(0, lambda now_ns, mate: transfers.offer(now_ns, mate, 0, lambda *_: None), mate)
+    run_all(events)
+    assert [[owner for owner, _ in each.carried] for each in across] == [[0] * 16 + [1] * 16, [1] * 16 + [0] * 16]

@@ -4,12 +4,8 @@ from typing import Final
 
 TICK_NS: Final = 10_000_000
 
-MET_NS: Final = 1_300_000
-"""The time after a tick at which ranks would have met if round trips took no time.
-
-They call each other 0.9 ms after one, and their greetings have to be serialised. In virtual time 48 of 50 trials with
-round trips of whole ticks began 0.8 to 3.5 ms after one, half of them within 1.3 ms.
-"""
+MET_NS: Final = 1_000_000
+"""The time after a tick at which ranks would have met if their greetings took no time: they call each other then."""
 
 
 class Ticks:
@@ -29,12 +25,9 @@ class Ticks:
         return (self.count(from_ns) - -wait_ns // TICK_NS + 1) * TICK_NS - self._begins_ns
 
 
-def met_over(rtt_ns: int) -> Ticks:
-    """Return the ticks of trials in which ranks meet over round trips of up to ``rtt_ns``.
-
-    Connections take a round trip, and greetings another. Training begins once all have met.
-    """
-    return Ticks((MET_NS + 2 * rtt_ns) % TICK_NS)
+def met_after(greetings_ns: int) -> Ticks:
+    """Return the ticks of trials in which training begins once greetings have taken that long."""
+    return Ticks((MET_NS + greetings_ns) % TICK_NS)
 
 
 MET_AT_ONCE: Final = Ticks()

@@ -17,7 +17,7 @@ from wanbed.flow.changing_path import (
 from wanbed.flow.channel import Channel, PrivateChannel
 from wanbed.flow.event_queue import EventQueue
 from wanbed.flow.line import Line
-from wanbed.flow.packets.tick import met_over
+from wanbed.flow.packets.tick import met_after
 from wanbed.flow.packets.way import Gateways
 from wanbed.flow.shared_capacity import NodePairFlow, SharedCapacity
 from wanbed.flow.shared_channel import ChangingChannel, SharedChannel
@@ -27,7 +27,7 @@ from wanbed.runner.resolve.packet_draws import has_narrow_way, is_impaired
 from wanbed.runner.resolve.placement import StagePlace
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 from wanbed.runner.resolve.tcp_effects import TcpEffects
-from wanbed.runner.simulator.channels.packet_channel import PacketChannel, PacketLinks
+from wanbed.runner.simulator.channels.packet_channel import GREETING_BYTES, PacketChannel, PacketLinks
 from wanbed.testbed.network.gateway_layout import plan_gateways
 from wanbed.testbed.network.links.wan_link import LinkConditions
 from wanbed.testbed.network.shared_rate import Timers
@@ -179,7 +179,7 @@ class Network(Generic[Variant]):
             seed = f"{self.variant.seed} {self.variant.repeat}"
             gateways = Gateways(plan_gateways(self.topology, 0, Timers.VIRTUAL), events, seed)
             slowest_ns = max(self.of(pair).line(pair).rtt_ns for pair in followed)
-            links = PacketLinks(gateways, events, seed, met_over(slowest_ns))
+            links = PacketLinks(gateways, events, seed, met_after(self._greetings_ns(followed, gateways)))
             made: dict[Ends, PacketChannel] = {}
             for pair in followed:
                 of_job = self.of(pair)
@@ -198,6 +198,21 @@ class Network(Generic[Variant]):
                 if (other_way := made.get(pair[::-1])) is not None:
                     other_way.join(made[pair])
         return channels
+
+    def _greetings_ns(self, followed: Iterable[Ends], gateways: Gateways) -> int:
+        """Return how long it takes until the ranks of all these pairs have greeted each other.
+
+        All call at once. Connections take a round trip, and greetings another. Those of all connections between two
+        hosts follow each other on the line.
+        """
+        connections: Counter[_Hosts] = Counter()
+        for pair in followed:
+            connections[_hosts(pair)] += self.of(pair).connections_between(pair)
+        return max(
+            2 * self.of(pair).line(pair).rtt_ns
+            + connections[_hosts(pair)] * gateways.way(*_hosts(pair)).carrying_ns(GREETING_BYTES)
+            for pair in followed
+        )
 
     def _follows_packets(self, ends: Ends) -> bool:
         """Return whether packets between the two places are simulated one by one."""

@@ -27,6 +27,9 @@ from wanbed.workloads.transport.link import FRAMES_ALONE
 _HELLO_BYTES: Final[int] = HELLO_BYTES + PACKET_HEADER_BYTES
 """The wire bytes of the first packet with data, by which an end measures its first round trip."""
 
+GREETING_BYTES: Final[int] = _HELLO_BYTES + ACKNOWLEDGEMENT_BYTES
+"""The wire bytes that an end sends when it greets the other: it acknowledges the connection or its greeting first."""
+
 ChunkArrived = Callable[[int, int, QueuedChunk], None]
 """Called when a chunk is there, with the times at which its first byte was handed to the kernel and its last came."""
 

@@ -12,7 +12,7 @@ from wanbed.flow.packets.congestion_control import Bbr, Cubic
 from wanbed.flow.packets.packet import INITIAL_SEGMENTS
 from wanbed.flow.packets.receiver import Receiver
 from wanbed.flow.packets.sender import RoundTrips, TcpSender, late_segment_ns
-from wanbed.flow.packets.tick import MET_AT_ONCE, MET_NS, met_over
+from wanbed.flow.packets.tick import MET_AT_ONCE, MET_NS, met_after
 from wanbed.flow.packets.way import Way
 from wanbed.testbed.network.gateway_plan import NetemPlan
 
@@ -518,13 +518,13 @@ def test_a_timer_goes_off_a_tick_after_the_whole_ticks_that_its_time_is_rounded_
     assert MET_AT_ONCE.goes_off_ns(from_ms * MS - MET_NS, wait_ms * MS) == off_ms * MS - MET_NS
 
 
-@pytest.mark.parametrize(("rtt_ms", "since_ms"), [(0, 1.3), (10, 1.3), (2, 5.3), (4, 9.3), (5, 1.3), (160, 1.3)])
-def test_training_begins_two_round_trips_after_the_tick_at_which_ranks_call_each_other(
-    rtt_ms: int, since_ms: float
+@pytest.mark.parametrize(("greetings_ms", "since_ms"), [(0, 1), (20, 1), (4, 5), (8, 9), (10.5, 1.5), (320, 1)])
+def test_training_begins_once_greetings_have_taken_their_time_after_the_tick_at_which_ranks_call_each_other(
+    greetings_ms: float, since_ms: float
 ) -> None:
-    ticks = met_over(rtt_ms * MS)
-    assert (ticks.count(0), ticks.count(10 * MS - round(since_ms * MS))) == (0, 1)
-    assert ticks.goes_off_ns(0, 0) == 10 * MS - round(since_ms * MS)
+    ticks, since_ns = met_after(round(greetings_ms * MS)), round(since_ms * MS)
+    assert (ticks.count(0), ticks.count(10 * MS - since_ns)) == (0, 1)
+    assert ticks.goes_off_ns(0, 0) == 10 * MS - since_ns
 
 
 def test_a_late_segment_is_waited_for_two_milliseconds_longer_in_ticks() -> None:

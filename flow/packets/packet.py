@@ -42,7 +42,7 @@ class Packet:
     """A packet of a connection's stream, from byte ``start`` to before byte ``end``: one segment, or several at once.
 
     ``segments`` counts them, of ``segment_bytes`` at most each, as congestion windows do. ``acknowledgement`` is what
-    it tells about the other direction, if that has bytes too.
+    it tells about the other direction, if that has bytes too. ``parts`` are what it was cut into after it was sent.
     """
 
     __slots__ = (
@@ -52,6 +52,7 @@ class Packet:
         "in_flight",
         "is_acknowledged",
         "is_lost",
+        "parts",
         "resent",
         "segments",
         "sent_ns",
@@ -67,3 +68,16 @@ class Packet:
         self.arrived = False
         self.stamp: Stamp | None = None
         self.acknowledgement: Acknowledgement | None = None
+        self.parts: tuple[Packet, Packet] | None = None
+
+    def cut(self, segment_bytes: int) -> "tuple[Packet, Packet]":
+        """Return all but its last segment, and its last one, which from now on take its place. It has several."""
+        middle = self.start + (self.segments - 1) * segment_bytes
+        parts = Packet(self.start, middle, segment_bytes), Packet(middle, self.end, segment_bytes)
+        for part in parts:
+            part.sent_ns, part.stamp = self.sent_ns, self.stamp
+            part.in_flight, part.is_lost, part.resent = self.in_flight, self.is_lost, self.resent
+            part.is_acknowledged, part.arrived = self.is_acknowledged, self.arrived
+        self.parts = parts
+        self.in_flight = self.is_lost = False
+        return parts

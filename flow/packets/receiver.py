@@ -112,8 +112,21 @@ class Receiver:
         """Handle that a packet is sent for the first time, whether it arrives or not."""
         self._expected.append(packet)
 
+    def expect_parts(self, packet: Packet) -> None:
+        """Handle that a packet which was sent before has been cut into its parts."""
+        parts = packet.parts
+        if parts is not None and not packet.arrived and self._expected and self._expected[-1] is packet:
+            self._expected[-1] = parts[0]
+            self._expected.append(parts[1])
+
     def arrive(self, now_ns: int, packet: Packet) -> None:
         """Handle that a packet arrives."""
+        if (parts := packet.parts) is not None:
+            # The acknowledgement that it carries is one.
+            parts[0].acknowledgement = packet.acknowledgement
+            for part in parts:
+                self.arrive(now_ns, part)
+            return
         if packet.arrived:
             self._take_answer(now_ns, packet)
             self._acknowledge(now_ns, is_duplicate=True)

@@ -586,6 +586,12 @@ class TcpSender:
         self._arm(now_ns)
         self._progressed(now_ns)
 
+    @staticmethod
+    def _whole_or_parts(packets: list[Packet]) -> list[Packet]:
+        if all(packet.parts is None for packet in packets):
+            return packets
+        return [part for packet in packets for part in packet.parts or (packet,)]
+
     def _take_arrived(self, until: int, now_ns: int) -> tuple[int, int, int, bool]:
         """Handle the packets that have arrived since the last acknowledgement.
 
@@ -595,7 +601,7 @@ class TcpSender:
         rtt_ns = first_rtt_ns = -1
         delivered = 0
         is_first = False
-        for packet in self.receiver.arrived_since(self._seen, until):
+        for packet in self._whole_or_parts(self.receiver.arrived_since(self._seen, until)):
             if packet.is_acknowledged:
                 continue
             packet.is_acknowledged = True
@@ -771,11 +777,25 @@ class TcpSender:
         if size_bytes and self.sent + self._segment_bytes - self._una <= self._window_bytes:
             packet = self._begin(size_bytes, now_ns)
         else:
-            packet = self._outstanding[-1]
+            packet = self._last_segment()
             packet.resent = True
             self._probe_resent = 1
         self._probed = self.sent
         self._transmit(packet, now_ns)
+
+    def _last_segment(self) -> Packet:
+        """Return the last segment that was sent, as a packet by itself."""
+        packet = self._outstanding[-1]
+        if packet.segments == 1:
+            return packet
+        before, last = packet.cut(self._segment_bytes)
+        self._outstanding[-1] = before
+        self._outstanding.append(last)
+        self.receiver.expect_parts(packet)
+        for place, (sent, sent_ns) in enumerate(self._by_time):
+            if sent is packet:
+                self._by_time[place] = before, sent_ns
+        return last
 
     def _time_out(self, now_ns: int) -> None:
         congestion = self.congestion

@@ -5,6 +5,7 @@ from wanbed.flow.event_queue import EventQueue
 from wanbed.flow.line import PAYLOAD_BYTES
 from wanbed.flow.packets.packet import UNLIMITED, Acknowledgement, Packet
 from wanbed.flow.packets.receiver import ACKNOWLEDGEMENT_BYTES, Receiver
+from wanbed.flow.packets.tick import Ticks
 from wanbed.flow.packets.way import Way
 from wanbed.ground.impairments import Impairments
 from wanbed.testbed.network.gateway_plan import NetemPlan
@@ -32,7 +33,13 @@ class Receiving:
         self.in_order: list[tuple[float, int]] = []
         back = Way.over(self.events, NetemPlan(BACK_MS * MS, 1000, rate_bytes_per_s, Impairments(loss=loss)), "a")
         self.receiver = Receiver(
-            self.events, back, self._acknowledged, self._arrived, has_answered=has_answered, window_bytes=window_bytes
+            self.events,
+            back,
+            self._acknowledged,
+            self._arrived,
+            has_answered=has_answered,
+            window_bytes=window_bytes,
+            ticks=Ticks(1_300_000),
         )
         self.packets = [Packet(size_bytes * each, size_bytes * (each + 1)) for each in range(segments)]
         for packet in self.packets:

@@ -9,16 +9,19 @@ import pytest
 from wanbed.flow.event_queue import EventQueue
 from wanbed.flow.line import FRAME_BYTES, PAYLOAD_BYTES
 from wanbed.flow.packets.congestion_control import Bbr, Cubic
-from wanbed.flow.packets.packet import INITIAL_SEGMENTS
+from wanbed.flow.packets.packet import INITIAL_SEGMENTS, UNLIMITED
 from wanbed.flow.packets.receiver import Receiver
 from wanbed.flow.packets.sender import RoundTrips, TcpSender, late_segment_ns
-from wanbed.flow.packets.tick import MET_AT_ONCE, MET_NS, met_after
+from wanbed.flow.packets.tick import Ticks, met_after
 from wanbed.flow.packets.way import Way
 from wanbed.testbed.network.gateway_plan import NetemPlan
 
 MS = 1_000_000
 WAY_MS = 20
 ENOUGH = 1 << 30
+
+SINCE_TICK_NS = 1_300_000
+TICKS = Ticks(SINCE_TICK_NS)
 
 FAST_BPS = 10**9
 """A packet then takes 12 us: no two are sent at once, and many take no time that matters."""
@@ -63,7 +66,7 @@ class Connection:
     ) -> None:
         self.events = events or EventQueue()
         self.forth = LosingWay(self.events, loses, rate_bps)
-        self.congestion = congestion or Cubic()
+        self.congestion = congestion or Cubic(ticks=TICKS)
         self.sender = TcpSender(
             self.events,
             self,
@@ -75,13 +78,16 @@ class Connection:
             most_segments=most_segments,
             rtt_ns=rtt_ns,
             greeted_ns=greeted_ns,
+            ticks=TICKS,
         )
         self.waiting_bytes = 0
         self.in_order: list[tuple[int, int]] = []
         self.carries: list[tuple[int, int, int]] = []
         self.most_waiting = 0
         self.back = LosingWay(self.events, loses_back)
-        receiver = Receiver(self.events, self.back, self.sender.acknowledged, self._arrived, has_answered=True)
+        receiver = Receiver(
+            self.events, self.back, self.sender.acknowledged, self._arrived, has_answered=True, ticks=TICKS
+        )
         self.sender.connect(receiver)
 
     def progressed(self, sender: TcpSender, now_ns: int) -> None:
@@ -318,6 +324,29 @@ def test_a_packet_that_could_be_larger_waits_for_an_acknowledgement_that_comes_s
     assert connection.in_order[-1][1] == 35 * PAYLOAD_BYTES
 
 
+def test_a_probe_of_a_packet_of_several_segments_repeats_the_last_one() -> None:
+    connection = Connection([3, 4], rtt_ns=40 * MS, most_segments=4)
+    connection.events.at(0, lambda now_ns, _: connection.sender.write(9 * PAYLOAD_BYTES + 500, now_ns), None)
+    connection.run()
+    headers_bytes = FRAME_BYTES - PAYLOAD_BYTES
+    repeated = [(at_ns // MS, wire_bytes) for at_ns, wire_bytes in connection.forth.packets if at_ns]
+    # Its acknowledgement tells that three segments before it were lost, of which the window lets out two at first.
+    assert repeated == [(138, 500 + headers_bytes), (178, 2 * FRAME_BYTES), (218, FRAME_BYTES)]
+    assert connection.in_order[-1] == (238, 9 * PAYLOAD_BYTES + 500)
+
+
+def test_a_packet_that_was_only_late_arrives_in_the_parts_that_its_probe_made_of_it() -> None:
+    connection = Connection(rtt_ns=MS, most_segments=4)
+    # The probe is sent before the first acknowledgement could come.
+    connection.events.at(0, lambda now_ns, _: connection.sender.write(9 * PAYLOAD_BYTES + 500, now_ns), None)
+    connection.run()
+    assert connection.in_order[-1] == (WAY_MS, 9 * PAYLOAD_BYTES + 500)
+    assert [wire_bytes for at_ns, wire_bytes in connection.forth.packets if at_ns] == [
+        500 + FRAME_BYTES - PAYLOAD_BYTES
+    ]
+    assert (connection.sender.in_flight, connection.congestion.threshold) == (0, UNLIMITED)
+
+
 def test_what_a_receive_window_cuts_off_goes_with_the_segment_before_it_unless_more_is_being_written() -> None:
     connection = Connection(most_bytes=5 * PAYLOAD_BYTES + 700, rtt_ns=40 * MS, most_segments=2)
     connection.events.at(0, lambda now_ns, _: connection.sender.write(20 * PAYLOAD_BYTES, now_ns), None)
@@ -515,7 +544,7 @@ def test_a_late_segment_is_waited_for_an_eighth_of_the_smoothed_and_a_quarter_of
 def test_a_timer_goes_off_a_tick_after_the_whole_ticks_that_its_time_is_rounded_up_to(
     from_ms: int, wait_ms: int, off_ms: int
 ) -> None:
-    assert MET_AT_ONCE.goes_off_ns(from_ms * MS - MET_NS, wait_ms * MS) == off_ms * MS - MET_NS
+    assert TICKS.goes_off_ns(from_ms * MS - SINCE_TICK_NS, wait_ms * MS) == off_ms * MS - SINCE_TICK_NS
 
 
 @pytest.mark.parametrize(("greetings_ms", "since_ms"), [(0, 1), (20, 1), (4, 5), (8, 9), (10.5, 1.5), (320, 1)])
@@ -528,8 +557,8 @@ def test_training_begins_once_greetings_have_taken_their_time_after_the_tick_at_
 
 
 def test_a_late_segment_is_waited_for_two_milliseconds_longer_in_ticks() -> None:
-    assert late_segment_ns(MET_AT_ONCE, 40 * MS, 0) == (40 + 10 + 10) * MS - MET_NS
-    assert late_segment_ns(MET_AT_ONCE, 40 * MS, 9 * MS) == (40 + 20 + 10) * MS - MET_NS
+    assert late_segment_ns(TICKS, 40 * MS, 0) == (40 + 10 + 10) * MS - SINCE_TICK_NS
+    assert late_segment_ns(TICKS, 40 * MS, 9 * MS) == (40 + 20 + 10) * MS - SINCE_TICK_NS
 
 
 def test_a_full_buffer_is_sent_before_more_is_written_and_does_not_wait_for_the_acknowledgement_that_is_due() -> None:

@@ -102,7 +102,8 @@ class TransportSpec(StrictModel):
         default=OVERLAPS_ALL_REDUCE,
         description="Whether the gradients of a stage's replicas are all-reduced in buckets while the backward of an "
         "iteration's last microbatch computes, as torch's `DistributedDataParallel` does. Otherwise they are "
-        "all-reduced as one, after the last computation. Needs `all_reduce: ring`, `hierarchical` or `butterfly`.",
+        "all-reduced as one, after the last computation. Needs `all_reduce: ring`, `hierarchical` or `butterfly`. With "
+        "`schedule: diloco`, in a simulation alone, a synchronisation begins so.",
         examples=[True],
     )
     bucket: BucketBytes = Field(

@@ -11,6 +11,7 @@ from wanbed.runner.experiment.experiment_spec import ExperimentSpec
 from wanbed.runner.resolve.followed_packets import reason_not_followed
 from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.runner.trainings.local_updates.resolution import LocalUpdatesVariant
 from wanbed.runner.trainings.program.resolution import ProgramVariant
 from wanbed.runner.trainings.torch_baseline.resolution import BaselineVariant
 from wanbed.runner.trainings.trace.resolution import TraceVariant
@@ -69,6 +70,12 @@ def _not_emulated(spec: ExperimentSpec, variants: Sequence[ResolvedVariant]) -> 
             f"only a simulation models transport as {variant.transport.model}",
             "give engine: simulate",
             when=variant.transport.model != "auto",
+        )
+        yield Exclusion(
+            f"variants.{position}.transport.all_reduce_overlap",
+            "ranks take pseudo-gradients after their inner step, and only a simulation sums them in a backward",
+            "give engine: simulate",
+            when=isinstance(variant, LocalUpdatesVariant) and variant.begins_beside_backward,
         )
         divided = isinstance(variant, PipelineVariant) and variant.virtual is not None
         yield Exclusion(

@@ -203,6 +203,7 @@ class Training:
         """
         self._requests = Requests()
         self._synchronizations = Synchronizations(variant, iterations, events, rings, self.rows)
+        self._synchronizes_early: bool = self._synchronizations.begin_beside_backward
         # Called before a rank begins another iteration, unless a synchronisation of its is under way.
         self.advanced: Callable[[int, RankState], None] | None = None
 
@@ -419,10 +420,12 @@ class Training:
         if rank.draws is not None:
             end_ns = now_ns + rank.drawn_ns(action.kind.value, action.microbatch, usual_ns)
         self._events.add(end_ns, _Ended(self, rank, action, now_ns, end_ns))
-        if rank.buckets_bytes:
+        if rank.buckets_bytes or self._synchronizes_early:
             completes = rank.schedule.completes_gradients(rank.stage, action) if step is None else step.completes
-            if completes:
+            if completes and rank.buckets_bytes:
                 self._sum_buckets(rank, now_ns, end_ns)
+            elif completes:
+                self._synchronizations.compute_gradients(rank, now_ns, end_ns)
 
     def _sum_buckets(self, rank: RankState, start_ns: int, end_ns: int) -> None:
         """All-reduce the gradients while the last backward of this iteration computes them."""

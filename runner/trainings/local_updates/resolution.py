@@ -15,7 +15,6 @@ from wanbed.ground.exclusions import Exclusion, check_exclusions
 from wanbed.ground.units import format_size
 from wanbed.runner.experiment.experiment_spec import ExperimentSpec
 from wanbed.runner.experiment.quantities import AUTO
-from wanbed.runner.experiment.transport_spec import OVERLAPS_ALL_REDUCE
 from wanbed.runner.experiment.variant_spec import VariantSpec
 from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 from wanbed.runner.resolve.placement import Pair
@@ -36,8 +35,10 @@ from wanbed.workloads.synchronization.synchronization import (
     SumTopology,
     Synchronization,
     WireFormat,
+    cut_fragments,
     fragments_bytes,
 )
+from wanbed.workloads.transport.ring_round import bucket_count, cut_buckets
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,9 +71,30 @@ class LocalUpdatesVariant(PipelineVariant):
         """Tell whether all-reduces overlap: there are none."""
         return False
 
+    @property
+    def begins_beside_backward(self) -> bool:
+        """Tell whether a synchronisation begins in the last backward before it, bucket by bucket."""
+        return self.transport.sums_in_buckets and self.pipelines > 1
+
     def buckets_bytes(self, stage: int) -> tuple[int, ...]:
-        """Return the size of the largest fragment of a stage, which is summed at once."""
-        return (max(self.fragments_bytes(stage)),)
+        """Return the sizes of the buckets of a stage's largest fragment, which are summed one after the other."""
+        return max(self.fragments_buckets_bytes(stage), key=sum)
+
+    def fragments_buckets_bytes(self, stage: int) -> tuple[tuple[int, ...], ...]:
+        """Return the sizes on the wire of each fragment's buckets: one, unless it begins beside the backward.
+
+        All fragments of a stage have as many.
+        """
+        sizes_bytes = self.fragments_bytes(stage)
+        if not self.begins_beside_backward:
+            return tuple((size_bytes,) for size_bytes in sizes_bytes)
+        fragments, wire = self.synchronization.fragments, self.synchronization.wire
+        gradient_bytes = -(-self.work.gradient_bytes[stage] // fragments)
+        buckets = min(bucket_count(gradient_bytes, self.transport.bucket), self.parameters[stage] // fragments)
+        return tuple(
+            tuple(wire.encoded_bytes(end - start) for start, end in cut_buckets(elements, 1, buckets))
+            for elements in (end - start for start, end in cut_fragments(self.parameters[stage], fragments))
+        )
 
     def fragments_bytes(self, stage: int) -> tuple[int, ...]:
         """Return the size on the wire of each fragment of a stage."""
@@ -304,7 +326,7 @@ def trained_alone(written: WrittenVariant) -> TrainedAlone | None:
     if variant.schedule == ATOM:
         atom = parse_atom_options(variant.options, field)
         _check_swapping(written)
-        _check_company(written)
+        _check_company(atom, written)
         training = variant.training.model_copy(update={"stages": 1})
         inner = variant.model_copy(update={"schedule": WHOLE_MODEL_SCHEDULE, "options": {}, "training": training})
         swapping = Swapping(atom.swap, atom.memory)
@@ -314,7 +336,7 @@ def trained_alone(written: WrittenVariant) -> TrainedAlone | None:
     options = parse_diloco_options(variant.options, field)
     synchronization = _synchronization(options, field)
     _check_inner(options, written)
-    _check_company(written)
+    _check_company(options, written)
     inner = variant.model_copy(update={"schedule": options.inner, "options": options.inner_options})
     return TrainedAlone(_with_variant(written, inner), synchronization)
 
@@ -351,7 +373,7 @@ def _check_inner(options: DilocoOptions, written: WrittenVariant) -> None:
         raise InputError(*(f"{field}{each.removeprefix('schedule')}" for each in refusal.mistakes)) from None
 
 
-def _check_company(written: WrittenVariant) -> None:
+def _check_company(options: SynchronizationOptions, written: WrittenVariant) -> None:
     """Raise InputError for what replicas that train alone do not go with."""
     variant, transport, backend = written.variant, written.variant.transport, written.spec.compute.backend
     check_exclusions(
@@ -387,9 +409,9 @@ def _check_company(written: WrittenVariant) -> None:
         ),
         Exclusion(
             "transport.all_reduce_overlap",
-            "no gradients are all-reduced",
-            "give options.delay for synchronisations that overlap",
-            when=transport.all_reduce_overlap and not OVERLAPS_ALL_REDUCE,
+            "the replica that gathers a star's sum takes each part at once",
+            "give options.topology: ring",
+            when=transport.all_reduce_overlap and options.topology == "star",
         ),
         Exclusion(
             "schedule",

@@ -22,7 +22,7 @@ from wanbed.flow.striping import Striping
 from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 from wanbed.runner.simulator.channels.network import Ends, Network
 from wanbed.runner.simulator.channels.wan_traffic import Crossing
-from wanbed.runner.simulator.rings.ring_all_reduce import Done
+from wanbed.runner.simulator.rings.ring_all_reduce import BucketSum, Done
 from wanbed.runner.simulator.simulated_ranks import RankState
 from wanbed.runner.simulator.simulation import KIND_CODES, NO_PEER
 from wanbed.runner.simulator.surroundings import AllReduce
@@ -215,10 +215,14 @@ _NO_MICROBATCH = -1
 
 @dataclass(slots=True)
 class _UnderWay:
-    """A rank's synchronisation. ``end_ns`` is its end, possibly future, None until it is known."""
+    """A rank's synchronisation, the ``number``-th of its stage, whose buckets have so many bytes.
+
+    ``end_ns`` is its end, possibly future, None until it is known.
+    """
 
     applied_after: int
-    size_bytes: int
+    number: int
+    buckets_bytes: Sequence[int]
     end_ns: int | None = None
     go_on: GoOn | None = None
 
@@ -235,30 +239,34 @@ class Synchronizations:
         seldom = variant if isinstance(variant, LocalUpdatesVariant) else None
         self._synchronization = None if seldom is None else seldom.synchronization
         stages = range(0 if seldom is None else seldom.placement.stages)
-        self._fragments_bytes = [seldom.fragments_bytes(stage) for stage in stages if seldom is not None]
+        self._buckets_bytes = [seldom.fragments_buckets_bytes(stage) for stage in stages if seldom is not None]
+        self._virtual_stages = variant.shape.virtual_stages
         self._iterations = iterations
         self._events = events
         self._rings = rings
         self._rows = rows
         self._under_way: dict[int, _UnderWay] = {}
+        self.begin_beside_backward = seldom is not None and seldom.begins_beside_backward
+        """Whether a synchronisation begins in the backward that completes an iteration's gradients."""
+
+    def compute_gradients(self, rank: RankState, start_ns: int, end_ns: int) -> None:
+        """Begin a synchronisation in the backward that completes an iteration's gradients, if one begins then."""
+        under_way = self._begun(rank)
+        if under_way is not None:
+            join, summed = partial(self._join, rank, under_way), partial(self._summed, rank, under_way)
+            buckets = len(under_way.buckets_bytes)
+            BucketSum(self._events, buckets, join, summed, self._virtual_stages).begin(start_ns, end_ns)
 
     def end_iteration(self, now_ns: int, rank: RankState, go_on: GoOn) -> None:
         """Begin the synchronisation that begins after the rank's iteration, and await the one that is applied then.
 
         Call ``go_on`` when the rank may begin its next iteration, maybe at once.
         """
-        each, iteration = self._synchronization, rank.iteration
-        if each is None:
-            go_on(now_ns, rank)
-            return
-        fragment, applied_after = each.fragment_begun(iteration), each.applied_after(iteration)
-        if fragment is not None and applied_after < self._iterations:
-            size_bytes = self._fragments_bytes[rank.stage][fragment]
-            self._under_way[rank.number] = _UnderWay(applied_after, size_bytes)
-            number = each.count(applied_after + 1) - 1
-            self._rings.join(rank.stage, number, rank.pipeline, now_ns, partial(self._summed, rank))
+        begun = None if self.begin_beside_backward else self._begun(rank)
+        if begun is not None:
+            self._join(rank, begun, 0, now_ns, partial(self._summed, rank, begun, 0))
         under_way = self._under_way.get(rank.number)
-        if under_way is None or under_way.applied_after > iteration:
+        if under_way is None or under_way.applied_after > rank.iteration:
             go_on(now_ns, rank)
             return
         under_way.go_on = go_on
@@ -272,12 +280,27 @@ class Synchronizations:
         """Handle that a rank has been killed."""
         self._under_way.pop(rank.number, None)
 
-    def _summed(self, rank: RankState, start_ns: int, end_ns: int) -> None:
-        under_way = self._under_way[rank.number]
-        under_way.end_ns = end_ns
-        about = (rank.rank, KIND_CODES["all_reduce"], under_way.applied_after, _NO_MICROBATCH)
-        self._rows.extend((*about, start_ns, end_ns, under_way.size_bytes, NO_PEER))
-        self._apply(rank, under_way)
+    def _begun(self, rank: RankState) -> _UnderWay | None:
+        """Return the synchronisation that begins in the rank's iteration, as its one under way, None if none does."""
+        each = self._synchronization
+        fragment = None if each is None else each.fragment_begun(rank.iteration)
+        if each is None or fragment is None or each.applied_after(rank.iteration) >= self._iterations:
+            return None
+        applied_after = each.applied_after(rank.iteration)
+        begun = _UnderWay(applied_after, each.count(applied_after + 1) - 1, self._buckets_bytes[rank.stage][fragment])
+        self._under_way[rank.number] = begun
+        return begun
+
+    def _join(self, rank: RankState, each: _UnderWay, bucket: int, now_ns: int, done: Done) -> None:
+        number = each.number * len(each.buckets_bytes) + bucket
+        self._rings.join(rank.stage, number, rank.pipeline, now_ns, done)
+
+    def _summed(self, rank: RankState, each: _UnderWay, bucket: int, start_ns: int, end_ns: int) -> None:
+        about = (rank.rank, KIND_CODES["all_reduce"], each.applied_after, _NO_MICROBATCH)
+        self._rows.extend((*about, start_ns, end_ns, each.buckets_bytes[bucket], NO_PEER))
+        if bucket + 1 == len(each.buckets_bytes):
+            each.end_ns = end_ns
+            self._apply(rank, each)
 
     def _apply(self, rank: RankState, under_way: _UnderWay) -> None:
         """Let the rank go on if it waits and the end of its synchronisation is known."""

@@ -40,6 +40,20 @@ def refusal(directory: Path = Path(), **changes: Any) -> str:
     return refused(lambda: parse_experiment({**DOCUMENT, **changes}, "test", directory))
 
 
+EARLY: dict[str, Any] = {
+    "compute": {**DOCUMENT["compute"], "gradient": "1MB"},
+    "variants": [
+        PLAIN,
+        {
+            "name": "early",
+            "schedule": "diloco",
+            "options": {"sync_every": 1},
+            "training": {"stages": 1, "pipelines": 2, "microbatches": 1},
+            "transport": {"all_reduce_overlap": True},
+        },
+    ],
+}
+
 VIRTUAL: dict[str, Any] = {"engine": "emulate", "clock": "virtual"}
 
 
@@ -54,6 +68,13 @@ VIRTUAL: dict[str, Any] = {"engine": "emulate", "clock": "virtual"}
         ({"engine": "simulate", **TORCHS_OWN}, "variants.1.schedule: torch-gpipe is run by torch itself"),
         *(
             ({"engine": engine, **IDEAL}, "variants.1.transport.model: only a simulation models transport as ideal")
+            for engine in ("emulate", "rack")
+        ),
+        *(
+            (
+                {"engine": engine, **EARLY},
+                "variants.1.transport.all_reduce_overlap: ranks take pseudo-gradients after their inner step",
+            )
             for engine in ("emulate", "rack")
         ),
         ({**VIRTUAL, **PROGRAM}, "variants.1.program: in virtual time computation is free"),

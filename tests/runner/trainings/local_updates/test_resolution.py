@@ -157,7 +157,6 @@ def test_without_warm_up_the_first_iteration_does_not_count_as_measured() -> Non
         ({"placement": "auto"}, {}, "variants.0.placement: the planner places stages"),
         ({"transport": {"sharing": "temporal"}}, {}, "variants.0.transport.sharing: replicas that train alone"),
         ({"transport": {"all_reduce": "gloo"}}, {}, "variants.0.transport.all_reduce: no gradients are all-reduced"),
-        ({"transport": {"all_reduce_overlap": True}}, {}, "variants.0.transport.all_reduce_overlap: no gradients"),
         ({"training": {"pipelines": 1}}, {}, "variants.0.training.pipelines: 1, and a single replica"),
         ({}, {"fail": [{"rank": 0, "at": "1s"}], "engine": "emulate", "clock": "virtual"}, "variants.0.schedule:"),
         (
@@ -180,3 +179,35 @@ def test_what_synchronisations_do_not_go_with_is_refused(
     variant: dict[str, Any], sections: dict[str, Any], message: str
 ) -> None:
     assert message in refusal({"sync_every": 2}, variant, **sections)
+
+
+def test_a_star_takes_a_part_at_once() -> None:
+    mistake = refusal({"sync_every": 2, "topology": "star"}, {"transport": {"all_reduce_overlap": True}})
+    assert (
+        "variants.0.transport.all_reduce_overlap: the replica that gathers a star's sum takes each part at" in mistake
+    )
+
+
+@pytest.mark.parametrize("wire", list(WireFormat))
+@pytest.mark.parametrize(("bucket", "buckets"), [("1MiB", 1), ("512KiB", 1), ("511KiB", 2), ("100KiB", 6)])
+def test_fragments_that_begin_in_a_backward_are_cut_into_equal_buckets(
+    wire: WireFormat, bucket: str, buckets: int
+) -> None:
+    # Stages of 1 MiB of gradients in fp32.
+    options = {"sync_every": 4, "fragments": 2, "wire": wire.value}
+    transport = {"all_reduce_overlap": True, "bucket": bucket}
+    (variant,) = point(options, {"transport": transport}, engine="simulate").variants
+    assert variant.begins_beside_backward
+    elements = 2**17
+    for fragment, whole_bytes in zip(variant.fragments_buckets_bytes(1), variant.fragments_bytes(1), strict=True):
+        assert len(fragment) == buckets
+        assert set(fragment) <= {wire.encoded_bytes(elements // buckets), wire.encoded_bytes(-(-elements // buckets))}
+        # The last block of each bucket is filled up.
+        assert 0 <= sum(fragment) - whole_bytes <= (buckets - 1) * wire.element_bytes
+    assert variant.buckets_bytes(1) == variant.fragments_buckets_bytes(1)[0]
+
+
+def test_fragments_are_summed_at_once_unless_they_begin_in_a_backward() -> None:
+    (variant,) = point(STREAMING).variants
+    assert not variant.begins_beside_backward
+    assert variant.fragments_buckets_bytes(0) == tuple((each,) for each in variant.fragments_bytes(0))

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.runner.simulator.variants import all_reduces_ns
@@ -109,6 +109,48 @@ def test_fragments_and_wire_formats_divide_the_bytes() -> None:
 def test_spans_name_the_iteration_after_which_they_are_applied(options: dict[str, Any], iterations: list[int]) -> None:
     spans = simulated(options).spans
     assert sorted(set(spans.iteration[spans.kind == ALL_REDUCE].tolist())) == iterations
+
+
+@given(
+    buckets=st.integers(1, 12),
+    backward_ms=st.integers(10, 200),
+    each_ms=st.integers(1, 40),
+    delay=st.integers(0, 1),
+)
+@settings(max_examples=25, deadline=None)
+def test_a_synchronisation_that_begins_in_a_backward_takes_the_time_of_its_buckets(
+    buckets: int, backward_ms: int, each_ms: int, delay: int
+) -> None:
+    # Two replicas on 100 Mbit/s, without latency: a bucket in fp32 takes each_ms.
+    bucket_bytes = each_ms * 12_500
+    size_bytes = buckets * bucket_bytes
+    period, periods, forward_ms = 3, 2, 7
+    spans = simulated(
+        {"sync_every": period, "delay": delay},
+        topology={
+            "datacenters": [{"name": "east", "hosts": 1}, {"name": "west", "hosts": 1}],
+            "wan": {"latency": "0ms", "node_pair_rate": "100Mbit"},
+        },
+        compute={"forward": f"{forward_ms}ms", "backward": f"{backward_ms}ms", "activation": "1B"}
+        | {"gradient": f"{size_bytes}B"},
+        training={"stages": 1, "pipelines": 2, "microbatches": 1, "iterations": ITERATIONS, "warmup": 0}
+        | {"precision": "fp32"},
+        variants=[
+            {
+                "name": "d",
+                "schedule": "diloco",
+                "options": {"sync_every": period, "delay": delay},
+                "transport": {"model": "ideal", "all_reduce_overlap": True, "bucket": f"{max(bucket_bytes, 4096)}B"},
+            }
+        ],
+    ).spans
+    iteration_ms = forward_ms + backward_ms
+    after_begin_ms = max(backward_ms / buckets + buckets * each_ms, backward_ms + each_ms)
+    waited_ms = max(after_begin_ms - backward_ms - delay * iteration_ms, 0)
+    summing = spans.kind == ALL_REDUCE
+    assert summing.sum() == 2 * periods * buckets
+    assert spans.size_bytes[summing].sum() == 2 * periods * size_bytes
+    assert spans.end_ns.max() / MS == pytest.approx(ITERATIONS * iteration_ms + periods * waited_ms, abs=0.01)
 
 
 def test_every_stage_synchronises_with_its_own_replicas() -> None:

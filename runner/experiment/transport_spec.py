@@ -22,6 +22,8 @@ from wanbed.testbed.network.tcp_settings import DEFAULT_WINDOW_BYTES
 
 OVERLAPS_ALL_REDUCE = False
 """The default of ``all_reduce_overlap``."""
+UNTIL_LEFT: Final = "left"
+"""The default of ``held_until``."""
 INTO_BUFFERS: Final = "buffers"
 """The default of ``receive``."""
 BUCKET_BYTES = 25 * 2**20
@@ -65,6 +67,14 @@ class TransportSpec(StrictModel):
         description="Whether a GPU computes while it sends. With `false` it starts nothing further until the last byte "
         "of its message has left it, as in stacks whose sends block; messages still arrive.",
         examples=[False],
+    )
+    held_until: Literal["left", "arrival"] = Field(
+        default=UNTIL_LEFT,
+        exclude_if=partial(eq, UNTIL_LEFT),
+        description="With `overlap: false`, until when a GPU that sends starts nothing further. `left`: until the last "
+        "byte has left it. `arrival`: until the message has arrived, so that latency occupies the GPU too, as it does "
+        "where a kernel on the sender's stream spins for it. Only a simulation has `arrival`.",
+        examples=["arrival"],
     )
     receive: Literal["buffers", "blocks"] = Field(
         default=INTO_BUFFERS,
@@ -120,6 +130,12 @@ class TransportSpec(StrictModel):
         cells = "only pipelines that share form DP-cells"
         return (
             Exclusion("pipelines_per_cell", cells, "give sharing: temporal", when=alone),
+            Exclusion(
+                "held_until",
+                "a GPU that computes while it sends is not held",
+                "give overlap: false",
+                when=self.overlap and self.holds_until_arrival,
+            ),
             Exclusion("bucket", at_once, "give all_reduce_overlap: true", when=not self.sums_in_buckets),
         )
 
@@ -132,6 +148,11 @@ class TransportSpec(StrictModel):
                 "all_reduce: ring, or all_reduce_overlap: false"
             )
         return self
+
+    @property
+    def holds_until_arrival(self) -> bool:
+        """True if a GPU whose sends block is held until its message has arrived."""
+        return self.held_until != UNTIL_LEFT
 
     @property
     def receives_into_buffers(self) -> bool:

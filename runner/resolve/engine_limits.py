@@ -72,6 +72,12 @@ def _not_emulated(spec: ExperimentSpec, variants: Sequence[ResolvedVariant]) -> 
             when=variant.transport.model != "auto",
         )
         yield Exclusion(
+            f"variants.{position}.transport.held_until",
+            "a rank goes on when its message has left, and only a simulation holds it until that has arrived",
+            "give engine: simulate",
+            when=variant.holds_until_arrival,
+        )
+        yield Exclusion(
             f"variants.{position}.transport.all_reduce_overlap",
             "ranks take pseudo-gradients after their inner step, and only a simulation sums them in a backward",
             "give engine: simulate",

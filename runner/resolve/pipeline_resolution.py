@@ -10,6 +10,7 @@ from wanbed.runner.experiment.quantities import AUTO
 from wanbed.runner.resolve.accumulation_check import check_accumulation, summed
 from wanbed.runner.resolve.all_reduce_check import check_all_reduce, check_segments
 from wanbed.runner.resolve.cell_costs import cell_costs, pipelines_to_share
+from wanbed.runner.resolve.held_check import check_held
 from wanbed.runner.resolve.pipeline_variant import AmongJobs, PipelineVariant, PlannedPlacement
 from wanbed.runner.resolve.placement import ConfiguredPlacement, Placement, place_stages
 from wanbed.runner.resolve.receive_check import check_receive, check_rendezvous
@@ -66,6 +67,7 @@ def resolve_pipeline(written: WrittenVariant, where: Choose | Layout, *, plans: 
     choice = choose_schedule(written)
     schedule, whole_replicas = choice.kind, choice.whole_replicas or alone is not None
     check_receive(written, schedule)
+    check_held(written, schedule)
     cut = training_cut(written, whole_replicas=whole_replicas)
     check_accumulation(written, cut, schedule, alone)
     if schedule is None:

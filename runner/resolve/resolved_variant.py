@@ -113,6 +113,11 @@ class ResolvedVariant(ABC):
         return not self.transport.overlap
 
     @property
+    def holds_until_arrival(self) -> bool:
+        """Tell whether a GPU that sends starts nothing further until its message has arrived."""
+        return self.sends_block and self.transport.holds_until_arrival
+
+    @property
     def receives_block(self) -> bool:
         """Tell whether a message between stages is sent only once its receiver waits for it, and computes nothing."""
         return not self.transport.receives_into_buffers

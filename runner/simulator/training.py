@@ -4,7 +4,8 @@ Each rank behaves like ``wanbed.workloads.rank``. It asks its schedule for an ac
 message arrives, computes, and sends the result. At the end of an iteration it all-reduces its gradients with the other
 replicas of its stage, waits until everything that it sent has left, runs the optimizer, and begins the next iteration
 without a barrier. Where optimizer steps wait for all stages, it takes part in the all-reduce of the gradient norm
-before that. Where sends block, it also waits after each of them. Where receives block, a transfer begins once the
+before that. Where sends block, it also waits after each of them, and where they block until arrival, a send's span has
+the latency too. Where receives block, a transfer begins once the
 sender knows that the receiver's next action waits for it.
 
 Times are integer nanoseconds. All events of one instant are handled first, in the order in which they were added. Then
@@ -141,7 +142,7 @@ class _Sent(Delivery):
 
     def released(self, left_ns: int) -> None:
         """Let its sender go on."""
-        self.training.release_at(self.sender, left_ns)
+        self.training.has_left(self.sender, left_ns)
 
     def happen(self, now_ns: int) -> None:
         """Tell the rank that it has arrived."""
@@ -178,6 +179,7 @@ class Training:
         self._chunks: int = self._layout.chunks
         self._receives_block: bool = variant.receives_block
         self._sends_block: bool = variant.sends_block
+        self._holds_until_arrival: bool = variant.holds_until_arrival
         self._flushes: int = variant.shape.flushes
         self._sums_flushes: bool = variant.shape.sums_flushes
         self._sizes_bytes: list[int] = list(variant.work.activation_bytes)
@@ -588,7 +590,7 @@ class Training:
             iteration,
             sent.sent,
             start_ns=first_left_ns,
-            end_ns=last_left_ns,
+            end_ns=last_arrival_ns if self._holds_until_arrival else last_left_ns,
             size=size_bytes,
             peer=receiver.rank,
         )
@@ -608,12 +610,15 @@ class Training:
         now_ns = self._events.now_ns
         sent.at_ns = at_ns = max(last_arrival_ns, now_ns)
         self._events.add(at_ns, sent)
+        if self._holds_until_arrival:
+            self._events.at(at_ns, self._release, rank)
         if rank.updates and not rank.unsent:
             self._update(now_ns, rank)
 
-    def release_at(self, rank: RankState, left_ns: int) -> None:
-        """Let a rank go on once what it has sent has left."""
-        self._events.at(max(left_ns, self._events.now_ns), self._release, rank)
+    def has_left(self, rank: RankState, left_ns: int) -> None:
+        """Let a rank go on once what it has sent has left, unless it is held until that has arrived."""
+        if not self._holds_until_arrival:
+            self._events.at(max(left_ns, self._events.now_ns), self._release, rank)
 
     def _release(self, _: int, rank: RankState) -> None:
         rank.held = False

@@ -58,6 +58,7 @@ def simulated(
     All links have the ``changes``, in both directions.
     """
     document = {
+        "engine": "simulate",
         "topology": topology,
         "compute": {"activation": "1B", "gradient": "1B", **compute},
         "training": {"iterations": iterations, "warmup": 0, **training},

@@ -82,6 +82,7 @@ _OF_OUR_TRANSPORT = (
     "transport.model",
     "transport.connections",
     "transport.overlap",
+    "transport.held_until",
     "transport.receive",
     "transport.sharing",
     "transport.pipelines_per_cell",

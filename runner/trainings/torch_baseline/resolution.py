@@ -31,7 +31,16 @@ class BaselineVariant(PipelineVariant):
 
 _OF_OUR_TRANSPORT = tuple(
     f"transport.{name}"
-    for name in ("connections", "sharing", "all_reduce", "all_reduce_overlap", "bucket", "overlap", "receive")
+    for name in (
+        "connections",
+        "sharing",
+        "all_reduce",
+        "all_reduce_overlap",
+        "bucket",
+        "overlap",
+        "held_until",
+        "receive",
+    )
 )
 
 

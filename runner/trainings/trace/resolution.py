@@ -125,7 +125,10 @@ _INCOMPATIBLE = (
     _CUT,
     Exclusion("options", "a trace takes none"),
     Exclusion("transport.sharing", "each message of a trace goes over the connections of its own two hosts"),
-    Exclusion(("transport.overlap", "transport.receive"), "the trace has its own order of computations and messages"),
+    Exclusion(
+        ("transport.overlap", "transport.held_until", "transport.receive"),
+        "the trace has its own order of computations and messages",
+    ),
     Exclusion("transport.all_reduce_overlap", "the trace has its own all-reduces, which overlap as it says"),
 )
 """The fields that a variant with a trace does not have: the trace has its own, or is not replayed with them."""

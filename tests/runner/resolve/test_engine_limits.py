@@ -40,6 +40,10 @@ def refusal(directory: Path = Path(), **changes: Any) -> str:
     return refused(lambda: parse_experiment({**DOCUMENT, **changes}, "test", directory))
 
 
+HELD: dict[str, Any] = {
+    "variants": [PLAIN, {**PLAIN, "name": "held", "transport": {"overlap": False, "held_until": "arrival"}}]
+}
+
 EARLY: dict[str, Any] = {
     "compute": {**DOCUMENT["compute"], "gradient": "1MB"},
     "variants": [
@@ -75,6 +79,10 @@ VIRTUAL: dict[str, Any] = {"engine": "emulate", "clock": "virtual"}
                 {"engine": engine, **EARLY},
                 "variants.1.transport.all_reduce_overlap: ranks take pseudo-gradients after their inner step",
             )
+            for engine in ("emulate", "rack")
+        ),
+        *(
+            ({"engine": engine, **HELD}, "variants.1.transport.held_until: a rank goes on when its message has left")
             for engine in ("emulate", "rack")
         ),
         ({**VIRTUAL, **PROGRAM}, "variants.1.program: in virtual time computation is free"),

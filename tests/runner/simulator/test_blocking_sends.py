@@ -50,7 +50,7 @@ def test_a_send_keeps_its_gpu(stages: int, schedule: str, overlapping_ms: int, b
     assert iteration_ns(chained(stages, 4, schedule, **BLOCKING)) == blocking_ms * MS
 
 
-def blocking_ms(schedule: str, stages: int, microbatches: int, times: Any) -> int:
+def blocking_ms(schedule: str, stages: int, microbatches: int, times: Any, *, until_arrival: bool = False) -> int:
     """Return how long one pipeline takes, by asking the schedule of every stage in turn as messages come.
 
     ``times`` has the forward, the backward, the transfer of each stage, in either direction, and the latency.
@@ -74,7 +74,9 @@ def blocking_ms(schedule: str, stages: int, microbatches: int, times: Any) -> in
                 target = stage + 1 if goes else stage - 1
                 if 0 <= target < stages:
                     end += transfer[min(stage, target)]
-                    there[target, goes, action.microbatch] = end + latency[min(stage, target)]
+                    arrival = end + latency[min(stage, target)]
+                    there[target, goes, action.microbatch] = arrival
+                    end = arrival if until_arrival else end
                 free[stage] = end
                 done[stage] += 1
     return last
@@ -90,9 +92,12 @@ def blocking_ms(schedule: str, stages: int, microbatches: int, times: Any) -> in
         )
     ),
     st.integers(1, 6),
+    st.booleans(),
 )
-@settings(max_examples=25, deadline=None)
-def test_every_action_waits_for_the_send_before_it(schedule: str, times: Any, microbatches: int) -> None:
+@settings(max_examples=50, deadline=None)
+def test_every_action_waits_for_the_send_before_it(
+    schedule: str, times: Any, microbatches: int, until_arrival: bool
+) -> None:
     forward, backward, transfer, latency = times
     simulation = simulated(
         simulate_variant,
@@ -103,9 +108,33 @@ def test_every_action_waits_for_the_send_before_it(schedule: str, times: Any, mi
             "activation": [f"{each * 125_000}B" for each in transfer],
         },
         training={"stages": len(forward), "microbatches": microbatches},
-        variant={"schedule": schedule, "transport": BLOCKING},
+        variant={"schedule": schedule, "transport": {**BLOCKING, "held_until": "arrival" if until_arrival else "left"}},
     )
-    assert iteration_ns(simulation) == blocking_ms(schedule, len(forward), microbatches, times) * MS
+    took_ms = blocking_ms(schedule, len(forward), microbatches, times, until_arrival=until_arrival)
+    assert iteration_ns(simulation) == took_ms * MS
+
+
+@pytest.mark.parametrize("schedule", ["1f1b", "zb-h1", "zb-v"])
+@pytest.mark.parametrize("latency_ms", [1, 25, 80])
+def test_latency_that_holds_a_gpu_is_as_long_on_the_line(schedule: str, latency_ms: int) -> None:
+    virtual = {"virtual_stages": 2} if schedule == "zb-v" else {}
+
+    def took_ns(latency: int, transfer: int, **transport: str) -> int:
+        simulation = simulated(
+            simulate_variant,
+            chain([latency * MS] * 2, node_pair_rate="1Gbit"),
+            compute={"forward": "12ms", "backward": "26ms", "backward_weight": "9ms"}
+            | {"activation": f"{transfer * 125_000}B"},
+            training={"stages": 3, "microbatches": 7, **virtual},
+            variant={"schedule": schedule, "transport": {**BLOCKING, **transport}},
+        )
+        sends = simulation.spans.kind == KIND_CODES["send"]
+        lengths_ns = simulation.spans.end_ns[sends] - simulation.spans.start_ns[sends]
+        assert set(lengths_ns.tolist()) == {(latency if transport else 0) * MS + transfer * MS}
+        return iteration_ns(simulation)
+
+    assert took_ns(latency_ms, 30, held_until="arrival") == took_ns(0, 30 + latency_ms)
+    assert took_ns(latency_ms, 30) < took_ns(latency_ms, 30, held_until="arrival")
 
 
 @pytest.mark.parametrize("schedule", ["1f1b", "zb-h1", "varuna", "atlas"])

@@ -146,6 +146,7 @@ def profile_task(
     for option, given in (("--prompts", prompts), ("--chunk", chunk)):
         if given is not None:
             raise InputError(f"{option}: only a model for inference prefills: give {' or '.join(INFERENCE_MODELS)}")
+    check_exclusions(Exclusion("--precision", "torch trains in bf16 or fp32", when=precision == "fp16", leave=""))
     trained = tuple(_trained(name, layers) for name in models)
     seen = [(each.config.hidden, each.config.context, each.config.heads, each.config.vocabulary) for each in trained]
     if len(set(seen)) < len(seen):

@@ -85,8 +85,11 @@ class TrainingSpec(StrictModel):
         "trainings clip.",
         examples=["all stages"],
     )
-    precision: Literal["bf16", "fp32"] = Field(
-        default="bf16", description="Precision of activations, weights and gradients.", examples=["fp32"]
+    precision: Literal["bf16", "fp16", "fp32"] = Field(
+        default="bf16",
+        description="Precision of activations, weights and gradients, which gives their sizes. Torch does not train in "
+        "`fp16`.",
+        examples=["fp32"],
     )
     learning_rate: LearningRate = Field(
         default=3e-4, description="Learning rate of AdamW, where torch trains.", examples=[0.001]

@@ -62,6 +62,13 @@ def _not_emulated(spec: ExperimentSpec, variants: Sequence[ResolvedVariant]) -> 
     backend = spec.compute.backend
     if spec.engine == "rack" and spec.clock == "virtual":
         yield Refusal("clock: the machines of a rack keep real time: give clock: real, or engine: emulate")
+    yield Exclusion(
+        "training.precision",
+        f"{backend.title} trains in bf16 or fp32: in fp16 it would have to scale its losses",
+        "give bf16 or fp32, kind: replay, or engine: simulate",
+        when=backend.trains and spec.training.precision == "fp16",
+        leave="",
+    )
     if spec.clock == "virtual":
         yield from _not_in_virtual_time(spec, variants)
     for position, variant in enumerate(variants):

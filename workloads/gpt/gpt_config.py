@@ -5,8 +5,11 @@ from dataclasses import dataclass, fields
 from enum import StrEnum
 from types import MappingProxyType
 
-BYTES_PER_ELEMENT: Mapping[str, int] = MappingProxyType({"fp32": 4, "bf16": 2})
+BYTES_PER_ELEMENT: Mapping[str, int] = MappingProxyType({"fp32": 4, "bf16": 2, "fp16": 2})
 """The bytes of one element of a weight, an activation or a gradient, by precision."""
+
+TRAINED_PRECISIONS = ("fp32", "bf16")
+"""The precisions in which torch trains: no losses are scaled, which fp16 would need."""
 
 MAX_LAYERS = 2**16
 MAX_HIDDEN = 2**20

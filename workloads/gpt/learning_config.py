@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from wanbed.workloads.gpt.gpt_config import GptConfig, bytes_per_element
+from wanbed.workloads.gpt.gpt_config import TRAINED_PRECISIONS, GptConfig
 from wanbed.workloads.gpt.learnt_text import HeldOut
 
 
@@ -28,6 +28,7 @@ class LearningConfig:
     def __post_init__(self) -> None:
         if not self.learning_rate > 0:
             raise ValueError(f"learning_rate: {self.learning_rate} is not above 0")
-        bytes_per_element(self.precision)
+        if self.precision not in TRAINED_PRECISIONS:
+            raise ValueError(f"precision: torch does not train in {self.precision!r}: {', '.join(TRAINED_PRECISIONS)}")
         if self.seed < 0:
             raise ValueError(f"seed: {self.seed} is below 0")

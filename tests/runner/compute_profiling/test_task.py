@@ -38,6 +38,8 @@ def test_several_models_make_one_profile() -> None:
 def test_the_precision_is_that_of_the_device_unless_asked_for(device: str, precision: str) -> None:
     assert stages_task("gpt-a", device=device).precision == precision
     assert profile_task(["gpt-a"], device, precision="fp32").precision == "fp32"
+    with pytest.raises(InputError, match="--precision: torch trains in bf16 or fp32"):
+        profile_task(["gpt-a"], device, precision="fp16")
 
 
 def test_an_inference_model_is_measured_whole_in_its_own_precision() -> None:

@@ -74,7 +74,7 @@ def test_file_paths_may_be_long() -> None:
         ({"compute": {"activation": "0B"}}, "compute.activation: '0B' is nothing to send: give at least 1B"),
         ({"compute": {"activation": "1ms"}}, "compute.activation: '1ms' has the unit 'ms', not one of a size"),
         ({"training": {"pipelines": 0}}, "training.pipelines: 0 is not a whole number from 1 to 1024"),
-        ({"training": {"precision": "fp16"}}, "training.precision: 'fp16' is not known: give 'bf16' or 'fp32'"),
+        ({"training": {"precision": "fp8"}}, "training.precision: 'fp8' is not known: give 'bf16', 'fp16' or 'fp32'"),
         ({"training": {"learning_rate": 2}}, "training.learning_rate: 2 is no learning rate: give a number above 0"),
         ({"training": {"memory_bound": 0}}, "training.memory_bound: 0 is not a whole number from 1 to"),
         ({"training": {"stages": 0}}, "training.stages: 0 is not a whole number from 1 to 1024"),

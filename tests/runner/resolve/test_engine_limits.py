@@ -87,6 +87,10 @@ VIRTUAL: dict[str, Any] = {"engine": "emulate", "clock": "virtual"}
         ),
         ({**VIRTUAL, **PROGRAM}, "variants.1.program: in virtual time computation is free"),
         ({**VIRTUAL, **TORCH}, "compute.kind: in virtual time computation is free, torch's would take none"),
+        (
+            {**TORCH, "engine": "emulate", "training": {"microbatches": 2, "precision": "fp16"}},
+            "training.precision: torch trains in bf16 or fp32: in fp16 it would have to scale its losses",
+        ),
         ({**VIRTUAL, "dilation": 2}, "dilation: virtual time carries every rate"),
     ],
 )

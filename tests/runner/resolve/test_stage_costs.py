@@ -101,6 +101,8 @@ def test_sizes_follow_from_the_model_and_the_precision() -> None:
     assert halves.gradient_bytes[1] > 2 * 2 * 12 * 128**2
     assert wholes.activation_bytes[0] == 2 * halves.activation_bytes[0]
     assert wholes.gradient_bytes == tuple(2 * size for size in halves.gradient_bytes)
+    ieee = resolved(2, 2, model="gpt-tiny", training={"precision": "fp16"})
+    assert (ieee.activation_bytes, ieee.gradient_bytes) == (halves.activation_bytes, halves.gradient_bytes)
 
 
 def test_one_pipeline_has_no_gradients_unless_configured() -> None:

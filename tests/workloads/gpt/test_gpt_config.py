@@ -122,5 +122,5 @@ def test_an_invalid_stage_is_refused(stage: int, stages: int, field: str) -> Non
 
 
 def test_an_unknown_precision_is_refused_with_those_there_are() -> None:
-    with pytest.raises(ValueError, match=r"^precision: 'fp16' is none of fp32, bf16"):
-        GPT_A.activation_bytes("fp16")
+    with pytest.raises(ValueError, match=r"^precision: 'fp8' is none of fp32, bf16, fp16"):
+        GPT_A.activation_bytes("fp8")

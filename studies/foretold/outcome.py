@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from studies.foretold.source import Row
+from studies.foretold.source import Form, Group, Row
 
 BAND = 0.05
 """A row counts as met within this error."""
@@ -55,5 +55,15 @@ class Tally:
 
 
 def counted(outcomes: Iterable[Outcome], how: str) -> list[Outcome]:
-    """Return the outcomes whose form counts so: foretold, explained or tried."""
+    """Return the outcomes whose form counts so: foretold, misread, explained or tried."""
     return [outcome for outcome in outcomes if outcome.row.form.counted == how]
+
+
+def as_first_read(outcomes: Iterable[Outcome]) -> list[Outcome]:
+    """Return the outcomes of the forms that the first reading of each source gave, whether it was right or not."""
+    return [outcome for outcome in outcomes if outcome.row.form is _first_read(outcome.row.group)]
+
+
+def _first_read(group: Group) -> Form | None:
+    found = {form.counted: form for form in group.forms}
+    return found.get("misread", found.get("foretold"))

@@ -3,7 +3,7 @@
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 
-from studies.foretold.outcome import BAND, Outcome, Tally, counted
+from studies.foretold.outcome import BAND, Outcome, Tally, as_first_read, counted
 from studies.foretold.source import Group, Source
 from wanbed.results.text import markdown_text, table_line, three_digits
 
@@ -37,6 +37,8 @@ def summary_text(outcomes: Sequence[Outcome]) -> str:
         for group in dict.fromkeys(outcome.row.group.title for outcome in own):
             lines.append(_tally_line(kind, group, [each for each in own if each.row.group.title == group]))
         lines.append(_tally_line(f"**{kind}**", "**all**", own))
+        if kind == "foretold" and counted(outcomes, "misread"):
+            lines.append(_tally_line("", "all, each text as it was first read", as_first_read(outcomes)))
     return "\n".join(lines)
 
 
@@ -81,7 +83,10 @@ def _emulated_parts(group: Group, figures: Mapping[str, float], outcomes: Sequen
         cells = [outcome.row.label, three_digits(published), three_digits(figure), f"{figure / published - 1:+.1%}"]
         cells += [three_digits(outcome.simulated), f"{outcome.error:+.1%}", f"{outcome.simulated / figure - 1:+.1%}"]
         lines.append(table_line([markdown_text(cell) for cell in cells]))
-    return [_filled(f"Emulated in virtual time, as {emulated.form}: {emulated.how.strip()}"), "\n".join(lines)]
+    return [
+        _filled(f'Emulated in virtual time, in the form "{emulated.form}": {emulated.how.strip()}'),
+        "\n".join(lines),
+    ]
 
 
 def _forms_text(group: Group, outcomes: Sequence[Outcome]) -> str:
@@ -96,7 +101,7 @@ def _forms_text(group: Group, outcomes: Sequence[Outcome]) -> str:
 
 def _rows(group: Group, outcomes: Sequence[Outcome]) -> str:
     """Return a table of the rows, with the figures of each form that counts."""
-    forms = [form for form in group.forms if form.counted != "tried"] or list(group.forms)
+    forms = [form for form in group.forms if form.counted in _KINDS]
     head = [_label_of(group), f"published ({group.unit})"]
     head += [cell for form in forms for cell in (form.name, "error")]
     lines = [table_line(head), _rule(head)]

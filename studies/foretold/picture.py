@@ -15,7 +15,7 @@ _MOST = 0.4
 
 def draw(outcomes: Sequence[Outcome], path: Path) -> None:
     """Write the picture as PNG: foretold rows on the left, explained ones on the right."""
-    shown = [outcome for outcome in outcomes if outcome.row.form.counted != "tried"]
+    shown = [*counted(outcomes, "foretold"), *counted(outcomes, "explained")]
     styles = variant_styles(list(dict.fromkeys(outcome.row.group.title for outcome in shown)))
     figure = Figure(figsize=(11, 6), layout="constrained")
     for axis, kind in zip(figure.subplots(1, 2, sharey=True), ("foretold", "explained"), strict=True):

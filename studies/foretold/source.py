@@ -23,7 +23,7 @@ EMULATED = "emulated"
 """The column of a table that has what an emulation has measured."""
 
 Text = Annotated[str, Field(min_length=1)]
-Counted = Literal["foretold", "explained", "tried"]
+Counted = Literal["foretold", "misread", "explained", "tried"]
 
 
 class _Strict(BaseModel):
@@ -48,8 +48,9 @@ class Form(_Strict):
     """One way to say a group's rows as experiments. It is the same for all rows.
 
     ``counted`` is ``foretold`` if the text of the source alone fixes the form, ``explained`` if it was chosen with the
-    figures in view, and ``tried`` if it stands on the page for comparison only. The simulated figure is the sum over
-    the sweep points of ``column`` of the run's summary, each with its weight: ``times`` over ``per``. With an
+    figures in view, and ``tried`` if it stands on the page for comparison only. ``misread`` is the form that a first
+    reading of the text gave, where a second one found that the text says something else. The simulated figure is the
+    sum over the sweep points of ``column`` of the run's summary, each with its weight: ``times`` over ``per``. With an
     ``amount`` it is that amount over the sum: a throughput.
     """
 
@@ -68,8 +69,9 @@ class Form(_Strict):
 class Emulated(_Strict):
     """The rows of a group that are emulated too, in one of its forms: those whose cells are among ``rows``.
 
-    ``values`` replace some of the form's, of which an emulation refuses what only a simulation models. ``how`` says
-    what that changes. ``table`` has the emulated figures, as ``python -m studies.foretold.emulation`` writes them.
+    ``values`` replace some of the form's, and all of those below them, since an emulation refuses what only a
+    simulation models. ``how`` says what that changes. ``table`` has the emulated figures, as ``python -m
+    studies.foretold.emulation`` writes them.
     """
 
     form: Text
@@ -96,6 +98,8 @@ class Group(_Strict):
         counted = [form.counted for form in self.forms]
         if counted.count("foretold") > 1 or counted.count("explained") > 1 or {*counted} == {"tried"}:
             raise ValueError(f"{self.name}: one form is foretold, or one explained, or one of each; others are tried")
+        if counted.count("misread") > counted.count("foretold"):
+            raise ValueError(f"{self.name}: one form is misread at most, beside the one that is foretold")
         if len({form.name for form in self.forms}) < len(self.forms):
             raise ValueError(f"{self.name}: two forms have the same name")
         if self.emulated is not None and self.emulated.form not in {form.name for form in self.forms}:
@@ -138,7 +142,9 @@ class Source:
         if emulated is None:
             return ()
         form = next(form for form in group.forms if form.name == emulated.form)
-        form = form.model_copy(update={"values": {**form.values, **emulated.values}})
+        whole = tuple(f"{path}." for path in emulated.values)
+        kept = {path: text for path, text in form.values.items() if not path.startswith(whole)}
+        form = form.model_copy(update={"values": {**kept, **emulated.values}})
         return tuple(
             Row(self.folder, group, form, cells)
             for cells in table(self.folder / group.table)

@@ -19,9 +19,9 @@ groups:
     table: t.csv
     shown: [nodes, delay]
     forms:
-      - {name: ring, counted: foretold, why: w, experiment: e.yaml, variant: v, values: {a: $nodes, b: "1"}}
+      - {name: ring, counted: foretold, why: w, experiment: e.yaml, variant: v, values: {a: $nodes, b: "1", c.d: "1"}}
       - {name: other, counted: tried, why: w, experiment: e.yaml, variant: v}
-    emulated: {form: ring, rows: {nodes: ["4", "8"]}, values: {b: "2"}, how: as it is, table: emulated.csv}
+    emulated: {form: ring, rows: {nodes: ["4", "8"]}, values: {b: "2", c: "[3]"}, how: as it is, table: emulated.csv}
 """
 EXPECTED = "nodes,delay,emulated\n4,1ms,2\n8,1ms,2.5\n"
 
@@ -46,7 +46,7 @@ def test_rows_that_have_no_figure_are_emulated_with_the_values_of_an_emulation(
     monkeypatch.setattr(emulation, "emulated_figure", figure)
     (source.folder / "emulated.csv").write_text("nodes,delay,emulated\n4,1ms,2.0\n")
     emulate(source, group, source.folder)
-    assert [(row.label, row.values) for row in asked] == [("8, 1ms", {"a": 8, "b": 2})]
+    assert [(row.label, row.values) for row in asked] == [("8, 1ms", {"a": 8, "b": 2, "c": [3]})]
     assert (source.folder / "emulated.csv").read_text() == EXPECTED
     emulate(source, group, source.folder)
     assert len(asked) == 1
@@ -57,7 +57,7 @@ def test_the_page_has_what_was_published_emulated_and_simulated(source: Source) 
     assert "Emulated" not in page_text([source], outcomes, "picture.png")
     (source.folder / "emulated.csv").write_text(EXPECTED)
     text = page_text([source], outcomes, "picture.png")
-    assert "Emulated in virtual time, as ring: as it is" in text
+    assert 'Emulated in virtual time, in the form "ring": as it is' in text
     assert "| 4, 1ms | 1.00 | 2.00 | +100.0% | 2.00 | +100.0% | +0.0% |" in text
     assert "| 8, 1ms | 2.00 | 2.50 | +25.0% | 4.00 | +100.0% | +60.0% |" in text
     assert "| 16, 1ms |" not in text.split("Emulated")[1]

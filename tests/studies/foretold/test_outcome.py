@@ -1,6 +1,6 @@
 import pytest
 
-from studies.foretold.outcome import Tally, counted
+from studies.foretold.outcome import Tally, as_first_read, counted
 from tests.studies.foretold.outcomes import outcome
 
 
@@ -23,3 +23,16 @@ def test_foretold_and_explained_rows_are_counted_apart() -> None:
     both = [outcome(1.0, 1.0), outcome(1.0, 2.0, counted="explained"), outcome(1.0, 3.0, counted="tried")]
     assert [each.simulated for each in counted(both, "foretold")] == [1.0]
     assert [each.simulated for each in counted(both, "explained")] == [2.0]
+
+
+def test_a_text_that_was_read_wrongly_counts_as_it_was_first_read() -> None:
+    twice = ("foretold", "misread", "explained")
+    every = [
+        outcome(1.0, 1.0),
+        outcome(1.0, 2.0, counted="explained"),
+        outcome(1.0, 3.0, kinds=twice),
+        outcome(1.0, 4.0, counted="misread", kinds=twice),
+        outcome(1.0, 5.0, counted="explained", kinds=twice),
+        outcome(1.0, 6.0, counted="explained", kinds=("explained", "tried")),
+    ]
+    assert [each.simulated for each in as_first_read(every)] == [1.0, 4.0]

@@ -38,6 +38,15 @@ def test_the_summary_counts_foretold_and_explained_rows_apart_and_tried_ones_not
     ]
 
 
+def test_a_second_reading_has_the_first_one_s_total_beside_it() -> None:
+    kinds = ("foretold", "misread")
+    again = [outcome(2.0, 2.0, kinds=kinds), outcome(2.0, 1.0, counted="misread", kinds=kinds)]
+    assert summary_text([*OUTCOMES, *again]).splitlines()[3:5] == [
+        "| **foretold** | **all** | 3 | 1.0% | +100.0% | 2 (67%) |",
+        "|  | all, each text as it was first read | 3 | 50.0% | +100.0% | 1 (33%) |",
+    ]
+
+
 def test_the_page_has_each_row_each_form_and_what_cannot_be_said() -> None:
     text = page_text([SOURCE], OUTCOMES, "picture.png")
     assert "| near | 2.00 | 2.02 | +1.0% | 2.08 | +4.0% |" in text

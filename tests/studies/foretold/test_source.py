@@ -59,6 +59,11 @@ def test_no_two_forms_of_a_group_count_alike() -> None:
             group(form("a", kind), form("b", kind))
     with pytest.raises(ValidationError, match="one form is foretold"):
         group(form("a", "tried"))
+    group(form("a", "foretold"), form("b", "misread"))
+    with pytest.raises(ValidationError, match="one form is misread at most"):
+        group(form("a", "explained"), form("b", "misread"))
+    with pytest.raises(ValidationError, match="one form is misread at most"):
+        group(form("a", "foretold"), form("b", "misread"), form("c", "misread"))
     with pytest.raises(ValidationError, match="same name"):
         group(form("a", "foretold"), form("a", "tried"))
 

@@ -56,18 +56,6 @@ def interrupts_stay_with_python() -> Iterator[None]:
     assert int(caught, 16) >> (signal.SIGINT - 1) & 1, "an interrupt no longer reaches Python's handler"
 
 
-@pytest.fixture
-def unpainted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave the pictures of reports empty, for tests that read its text: painting takes longer than all the rest.
-
-    That pictures are painted, and what is in them, is tested in ``tests/results``; commands draw in ``tests/system``.
-    """
-
-    from tests.support.runner.unpainted_wanbed import empty_picture  # What it imports takes a while.
-
-    monkeypatch.setattr("wanbed.results.report.charts.chart.svg", empty_picture)
-
-
 SYSTEM = Path(__file__).parent / "system"
 
 

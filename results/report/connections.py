@@ -5,10 +5,10 @@ The chart has the round-trip time and the congestion window of each variant.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-from matplotlib.figure import Figure
 
 from wanbed.results.metrics import NS_PER_S
 from wanbed.results.reading.trial_rows import TrialRows
@@ -17,6 +17,9 @@ from wanbed.results.report.charts.colours import Styles
 from wanbed.results.report.charts.swept_points import at_their_point
 from wanbed.results.report.reported_runs import ReportedRun, ReportedRuns
 from wanbed.results.text import count_text, interval_text, list_text, milliseconds_text, percent_text
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 BINS = 80
 MAX_VARIANTS = 10
@@ -50,7 +53,7 @@ def connections_chart(reported: ReportedRuns, styles: Styles) -> Chart | None:
     if not series:
         return None
 
-    def paint(figure: Figure, layout: PicturePlace) -> float:
+    def paint(figure: "Figure", layout: PicturePlace) -> float:
         grid = (2, 1) if layout.narrow else (1, 2)
         axes = figure.subplots(*grid, squeeze=False).flat
         for axis, name, unit in zip(axes, ("rtt_ms", "cwnd_segments"), _AXES, strict=True):
@@ -72,7 +75,12 @@ def connections_chart(reported: ReportedRuns, styles: Styles) -> Chart | None:
     legend = series_legend(styles, *series_names(series))
     reading = _reading(series)
     return Chart(
-        "connections", title, legend, (Drawing(f"{title}. {reading}", "all-tcp", paint),), reading, frozenset("xy")
+        "connections",
+        title,
+        legend,
+        (Drawing(f"{title}. {reading}", "all-tcp", paint, plain=True),),
+        reading,
+        frozenset("xy"),
     )
 
 

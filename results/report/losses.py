@@ -4,11 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import isfinite
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from wanbed.results.metrics.bootstrap import FEWEST_REPEATS, median_interval, median_of_medians, moment_intervals
 from wanbed.results.reading.losses import Iterations, LossCurve, LossTrial, Numbers, loss_trials
@@ -24,13 +22,17 @@ from wanbed.results.report.charts.chart import (
     panels,
     series_legend,
     series_names,
-    wrapped,
 )
 from wanbed.results.report.charts.colours import Styles, lightened
+from wanbed.results.report.charts.letters import wrapped
 from wanbed.results.report.reported_runs import ReportedRun, ReportedRuns
 from wanbed.results.report.section import Section
 from wanbed.results.report.table import Column, Table, place_columns
 from wanbed.results.text import amount_text, count_text, list_text, seconds_text, size_text
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 AXES = ("iterations", "tokens", "time_s", "wan_bytes")
 """The quantities that a loss is drawn against: fields of ``LossCurve``."""
@@ -224,7 +226,7 @@ def _painter(series: Sequence[LossSeries], styles: Styles, where: str) -> Painte
     faint = [(each, each.pooled(TRAINING) if split == HELD_OUT else None) for each, _ in curves]
     drawn = [name for name in AXES if any(name in curve.x for _, curve in curves)]
 
-    def paint(figure: Figure, layout: PicturePlace) -> float:
+    def paint(figure: "Figure", layout: PicturePlace) -> float:
         columns = 1 if layout.narrow else 2
         axes, rows = panels(figure, len(drawn), columns, sharey=True)
         width_pt = panel_width_pt(figure, columns)
@@ -251,7 +253,7 @@ def _x(curve: PooledCurve, name: str) -> Numbers:
 
 
 def _draw_faint(
-    axis: Axes, series: LossSeries, curve: PooledCurve, name: str, *, styles: Styles, layout: PicturePlace
+    axis: "Axes", series: LossSeries, curve: PooledCurve, name: str, *, styles: Styles, layout: PicturePlace
 ) -> None:
     """Draw training losses beneath: those of single iterations differ by chance, and only show the course."""
     colour = lightened(styles.of_series(series.variant, series.run).colour)
@@ -259,7 +261,7 @@ def _draw_faint(
 
 
 def _draw(
-    axis: Axes, series: LossSeries, curve: PooledCurve, name: str, *, styles: Styles, layout: PicturePlace
+    axis: "Axes", series: LossSeries, curve: PooledCurve, name: str, *, styles: Styles, layout: PicturePlace
 ) -> None:
     style = styles.of_series(series.variant, series.run)
     x = _x(curve, name)

@@ -8,14 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import isnan
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-from matplotlib.axes import Axes
-from matplotlib.axis import Axis as MatplotlibAxis
-from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from wanbed.results import metrics
 from wanbed.results.comparison.pairing import IN_VIRTUAL_TIME, repeatable_within
@@ -57,6 +53,11 @@ from wanbed.results.text import (
     seconds_text,
     three_digits,
 )
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.axis import Axis as MatplotlibAxis
+    from matplotlib.figure import Figure
 
 MAX_CAUSES_READ = 3
 
@@ -425,7 +426,7 @@ def ttft_chart(reported: ReportedRuns, styles: Styles) -> Chart | None:
         points.setdefault(row.where, []).append(row)
     shown = dict(list(points.items())[-MAX_PANELS:])
 
-    def paint(figure: Figure, layout: PicturePlace) -> float:
+    def paint(figure: "Figure", layout: PicturePlace) -> float:
         if by_rate:
             return _paint_percentiles(figure, layout, answered, styles)
         return _paint_distributions(figure, layout, shown, styles)
@@ -440,14 +441,14 @@ def ttft_chart(reported: ReportedRuns, styles: Styles) -> Chart | None:
     return Chart("ttft", title, legend, (drawing,), reading, frozenset("xy"))
 
 
-def _grid(figure: Figure, layout: PicturePlace, count: int) -> tuple[list[Axes], int, int]:
+def _grid(figure: "Figure", layout: PicturePlace, count: int) -> tuple[list["Axes"], int, int]:
     columns = 1 if layout.narrow else min(3, count)
     axes, grid_rows = panels(figure, count, columns)
     return axes, columns, grid_rows * (240 if layout.narrow else 290)
 
 
 def _paint_distributions(
-    figure: Figure, layout: PicturePlace, points: Mapping[str, Sequence[PrefillRow]], styles: Styles
+    figure: "Figure", layout: PicturePlace, points: Mapping[str, Sequence[PrefillRow]], styles: Styles
 ) -> float:
     axes, columns, height = _grid(figure, layout, len(points))
     width_pt, further_lines = panel_width_pt(figure, columns), 0
@@ -481,7 +482,7 @@ def _paint_distributions(
     return height + -(-len(axes) // columns) * further_lines * layout.line_px
 
 
-def _paint_percentiles(figure: Figure, layout: PicturePlace, rows: Sequence[PrefillRow], styles: Styles) -> float:
+def _paint_percentiles(figure: "Figure", layout: PicturePlace, rows: Sequence[PrefillRow], styles: Styles) -> float:
     axes, _, height = _grid(figure, layout, len(DRAWN_PERCENTILES))
     drawn = (row.ttft.without_kv_s[percent] for row in rows for percent in DRAWN_PERCENTILES)
     drawn_s = [*(each for each in drawn if each), *(row.slo_s for row in rows if row.slo_s)]
@@ -523,7 +524,7 @@ def _paint_percentiles(figure: Figure, layout: PicturePlace, rows: Sequence[Pref
     return height
 
 
-def _band(axis: Axes, interval_s: Interval, style: Style, layout: PicturePlace) -> None:
+def _band(axis: "Axes", interval_s: Interval, style: Style, layout: PicturePlace) -> None:
     """Fill between the ends of the percentiles' intervals; the outline makes it visible in a grey print."""
     axis.fill_betweenx(
         _BAND_PERCENTS, *interval_s, facecolor=lightened(style.colour), edgecolor=BLACK, alpha=0.5,
@@ -550,10 +551,12 @@ def _intervals_reading(rows: Sequence[PrefillRow]) -> str:
 
 
 def _logarithmic_if_wide(
-    set_scale: Callable[[str], None], axis: MatplotlibAxis, times_s: npt.NDArray[np.float64]
+    set_scale: Callable[[str], None], axis: "MatplotlibAxis", times_s: npt.NDArray[np.float64]
 ) -> None:
     """Set a logarithmic axis, labelled with plain numbers, if the times differ by more than ``LOGARITHMIC_FROM``."""
     if len(times_s) and times_s.min() > 0 and times_s.max() > LOGARITHMIC_FROM * times_s.min():
+        from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
         set_scale("log")
         axis.set_major_locator(LogLocator(10, subs=(1, 2, 5), numticks=8))
         axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))

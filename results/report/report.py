@@ -18,12 +18,10 @@ from wanbed.results.comparison.run_description import RunDescription
 from wanbed.results.reading.run import Run, run_name
 from wanbed.results.report.charts.chart import Chart
 from wanbed.results.report.charts.colours import Styles
-from wanbed.results.report.charts.paper import FigureOptions, draw_figures, save_figures
 from wanbed.results.report.contents import (
     CHARTS,
     SECTIONS,
     charts_of,
-    every_chart,
     own_charts,
     own_tables,
     tables_of,
@@ -31,7 +29,7 @@ from wanbed.results.report.contents import (
 )
 from wanbed.results.report.headline_table import differing_table, headline_table
 from wanbed.results.report.page_templates import page_environment
-from wanbed.results.report.reported_runs import ReportedRun, ReportedRuns, chosen_trials, labelled
+from wanbed.results.report.reported_runs import ReportedRun, ReportedRuns, labelled
 from wanbed.results.report.section import Section
 from wanbed.results.report.table import Table
 from wanbed.results.text import isolated, visible
@@ -83,7 +81,7 @@ def write_report(runs: Sequence[Path | Run], destination: Path, clocks: Sequence
     """
     reported = ReportedRuns.of(labelled(runs), clocks)
     by_label = reported.by_label
-    styles = _styles(by_label)
+    styles = styles_of(by_label)
     no_differences = ReportedDifferences((), (), ())
     differences = reported_differences(list(by_label.values())) if reported.several else no_differences
     page = (
@@ -107,38 +105,8 @@ def write_report(runs: Sequence[Path | Run], destination: Path, clocks: Sequence
     write_whole(destination, isolated(visible(page)))
 
 
-def write_report_figures(
-    runs: Sequence[Path | Run],
-    folder: Path,
-    options: FigureOptions | None = None,
-    points: Sequence[str] = (),
-    variants: Sequence[str] = (),
-) -> list[Path]:
-    """Write figures of these runs' report to a folder, as ``draw_report_figures`` draws them, and return the files."""
-    return save_figures(draw_report_figures(runs, options, points, variants), folder)
-
-
-def draw_report_figures(
-    runs: Sequence[Path | Run],
-    options: FigureOptions | None = None,
-    points: Sequence[str] = (),
-    variants: Sequence[str] = (),
-    *,
-    clocks: Sequence[Run | None] | None = None,
-) -> dict[str, bytes]:
-    """Return the figures' files of runs' report by name, with ``wanbed.results.report.charts.paper.draw_figures``.
-
-    ``points`` and ``variants`` choose what they show, all if empty; a variant looks as it does in the whole report.
-    ``clocks`` as for ``write_report``. Raise NoSuchTrialError if there is nothing such.
-    """
-    everything = labelled(runs)
-    chosen = chosen_trials(everything, points, variants)
-    clock_of = dict(zip(everything, clocks or [None] * len(everything), strict=True))
-    reported = ReportedRuns.of(chosen, [clock_of[label] for label in chosen])
-    return draw_figures(every_chart(reported, _styles(everything)), options)
-
-
-def _styles(runs: Mapping[str, Run]) -> Styles:
+def styles_of(runs: Mapping[str, Run]) -> Styles:
+    """Return the styles of all variants and runs of a report."""
     return Styles.of({label: run.variants for label, run in runs.items()})
 
 

@@ -1,6 +1,6 @@
 """Show what came out of a run: its summary, its prefill, and in one line why its figures need care.
 
-Drawing and data frames, which take a second to load, are loaded with this module: a command imports it after its run.
+Data frames, which load slowly, are loaded with this module: a command imports it after its run.
 """
 
 import json

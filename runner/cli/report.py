@@ -130,12 +130,11 @@ def report(
 
     Options about figures may be given several times, and change nothing in the report itself.
     """
-    # The drawing libraries take a second to load, so other commands do not import them.
     from wanbed.results.comparison.comparison import load_clocks
     from wanbed.results.reading.run import load_run
     from wanbed.results.reading.selection import no_trials_text
-    from wanbed.results.report.charts.paper import FigureOptions, save_figures
-    from wanbed.results.report.report import draw_report_figures, write_report
+    from wanbed.results.report.charts.figure_options import FigureOptions
+    from wanbed.results.report.report import write_report
     from wanbed.results.report.text_formats import table_text
 
     with one_line_errors(), reporting(*runs):
@@ -163,11 +162,12 @@ def report(
         destination = output or runs[0] / "report.html"
         # All is checked and drawn before anything is written.
         _check_places(None if printed else destination, figures)
-        pictures = (
-            draw_report_figures(loaded, options, points or (), variants or (), clocks=clocks)
-            if figures is not None
-            else {}
-        )
+        pictures: dict[str, bytes] = {}
+        if figures is not None:
+            # matplotlib takes a second to load, and a page does without it.
+            from wanbed.results.report.report_figures import draw_report_figures
+
+            pictures = draw_report_figures(loaded, options, points or (), variants or (), clocks=clocks)
         with _written(destination, "--output"):
             if form is ReportFormat.HTML:
                 write_report(loaded, destination, clocks)
@@ -175,6 +175,8 @@ def report(
                 write_whole(destination, table_text(loaded, form, clocks))
         drawn: list[Path] = []
         if figures is not None:
+            from wanbed.results.report.charts.paper import save_figures
+
             with _written(figures, "--figures"):
                 drawn = save_figures(pictures, figures)
         if printed:

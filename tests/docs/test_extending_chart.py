@@ -12,9 +12,10 @@ import pytest
 
 from tests.docs.pages import DOCS, blocks
 from tests.results import conftest
-from wanbed.results.report import report
-from wanbed.results.report.charts.paper import FigureOptions
-from wanbed.results.report.report import write_report, write_report_figures
+from wanbed.results.report import report, report_figures
+from wanbed.results.report.charts.figure_options import FigureOptions
+from wanbed.results.report.report import write_report
+from wanbed.results.report.report_figures import write_report_figures
 
 SECTION = "A chart"
 PATH = "results/report/charts/training_throughput.py"
@@ -47,8 +48,8 @@ def chart_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     subprocess.run(["git", "apply", "--recount"], cwd=sources, input=change, text=True, check=True)
     loaded(sources / PATH, MODULE, monkeypatch)
     changed = loaded(sources / REGISTRY, "changed_contents", monkeypatch)
-    for name in ("CHARTS", "every_chart"):
-        monkeypatch.setattr(report, name, getattr(changed, name))
+    monkeypatch.setattr(report, "CHARTS", changed.CHARTS)
+    monkeypatch.setattr(report_figures, "every_chart", changed.every_chart)
 
 
 def test_a_report_has_the_chart_with_a_bar_for_each_variant_and_sweep_point(

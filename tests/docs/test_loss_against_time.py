@@ -13,8 +13,6 @@ from wanbed.results.reading.run import load_run
 from wanbed.runner.cli.command_line import app
 from wanbed.runner.experiments.shipped_experiments import shipped_experiment
 
-pytestmark = pytest.mark.usefixtures("unpainted")
-
 PAGE = DOCS / "loss-against-time.md"
 
 

@@ -2,12 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from wanbed.results.metrics import NS_PER_S
 from wanbed.results.reading.links import changing_links, configured_latencies_ms
@@ -27,6 +26,10 @@ from wanbed.results.report.charts.link_throughput import LinkRates, link_rates
 from wanbed.results.report.charts.swept_points import at_their_point
 from wanbed.results.report.reported_runs import ReportedRuns
 from wanbed.results.text import list_text, milliseconds_text
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 Numbers = npt.NDArray[np.float64]
 
@@ -168,7 +171,7 @@ def changing_links_chart(reported: ReportedRuns, styles: Styles) -> Chart | None
         [each for each in series if each.variant in variants], all_courses, directions, constant_ms, styles
     )
 
-    def paint(figure: Figure, layout: PicturePlace) -> float:
+    def paint(figure: "Figure", layout: PicturePlace) -> float:
         return _paint(figure, layout, content)
 
     title = f"Links that change{at_their_point(points)}"
@@ -220,7 +223,7 @@ def _round_trips(
     return found
 
 
-def _paint(figure: Figure, layout: PicturePlace, of: _Content) -> float:
+def _paint(figure: "Figure", layout: PicturePlace, of: _Content) -> float:
     pairs = list(dict.fromkeys(frozenset(ends) for ends in of.directions))
     shown = [("rate", ends) for ends in of.directions]
     shown += [("rtt", next(ends for ends in of.directions if frozenset(ends) == pair)) for pair in pairs]
@@ -249,7 +252,7 @@ def _scope_of(course: ConfiguredCourse) -> str:
     return "link" if np.isnan(course.node_pair_rate_bps).all() else "node_pair"
 
 
-def _paint_rate(axis: Axes, of: _Content, ends: Ends, layout: PicturePlace) -> None:
+def _paint_rate(axis: "Axes", of: _Content, ends: Ends, layout: PicturePlace) -> None:
     course = of.courses[ends]
     scope = _scope_of(course)
     configured_bps = course.rate_bps if scope == "link" else course.node_pair_rate_bps
@@ -268,7 +271,7 @@ def _paint_rate(axis: Axes, of: _Content, ends: Ends, layout: PicturePlace) -> N
     axis.set_ylabel(f"{'node pair' if scope == 'node_pair' else 'link'}, {unit}")
 
 
-def _paint_round_trip(axis: Axes, of: _Content, ends: Ends, layout: PicturePlace) -> None:
+def _paint_round_trip(axis: "Axes", of: _Content, ends: Ends, layout: PicturePlace) -> None:
     there, back = of.courses.get(ends), of.courses.get(ends[::-1])
     for each in of.series:
         if frozenset(ends) in each.rtt:
@@ -289,26 +292,26 @@ def _paint_round_trip(axis: Axes, of: _Content, ends: Ends, layout: PicturePlace
 
 
 def _paint_configured(
-    axis: Axes, course: ConfiguredCourse, values: Numbers, end_s: float, layout: PicturePlace
+    axis: "Axes", course: ConfiguredCourse, values: Numbers, end_s: float, layout: PicturePlace
 ) -> None:
     _step(axis, course.times_s, values, end_s, layout)
     _mark(axis, course, layout)
 
 
-def _step(axis: Axes, times_s: Numbers, values: Numbers, end_s: float, layout: PicturePlace) -> None:
+def _step(axis: "Axes", times_s: Numbers, values: Numbers, end_s: float, layout: PicturePlace) -> None:
     axis.step(
         np.append(times_s, max(end_s, float(times_s[-1]))), np.append(values, values[-1]), where="post",
         color=_CONFIGURED.colour, linewidth=1.4 * layout.scale,
     )  # fmt: skip
 
 
-def _mark(axis: Axes, course: ConfiguredCourse, layout: PicturePlace) -> None:
+def _mark(axis: "Axes", course: ConfiguredCourse, layout: PicturePlace) -> None:
     if len(course.times_s) <= MAX_MARKS:
         for time_s in course.times_s[1:]:
             axis.axvline(time_s, color=_MARK, linewidth=0.9 * layout.scale, linestyle=":")
 
 
-def _shade(axis: Axes, outages_s: Sequence[tuple[float, float]]) -> None:
+def _shade(axis: "Axes", outages_s: Sequence[tuple[float, float]]) -> None:
     for begin_s, end_s in outages_s:
         axis.axvspan(begin_s, end_s, color=_OUTAGE, linewidth=0, zorder=0)
 

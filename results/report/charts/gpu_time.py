@@ -6,15 +6,11 @@ Bars are hatched with plain lines, which print sharply: a browser prints a patte
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.patches import PathPatch
-from matplotlib.path import Path as Outline
-from matplotlib.transforms import blended_transform_factory
 
 from wanbed.results import metrics
 from wanbed.results.metrics import COLLECTIVE, IDLE_CAUSES, OTHER, TRANSFER, Window
@@ -26,9 +22,9 @@ from wanbed.results.report.charts.chart import (
     Drawing,
     LegendEntry,
     PicturePlace,
-    line_count,
+    heading_across,
+    segments,
     series_names,
-    wrapped,
 )
 from wanbed.results.report.charts.colours import (
     BLUE,
@@ -41,8 +37,13 @@ from wanbed.results.report.charts.colours import (
     Style,
     Styles,
 )
+from wanbed.results.report.charts.letters import line_count, wrapped
 from wanbed.results.report.reported_runs import ReportedRuns, headline_rows
 from wanbed.results.text import NO_SWEEP, list_text, percent_text
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 TRAINING = "training"
 
@@ -222,18 +223,20 @@ def shares_chart(shares: Sequence[GpuTimeShares], all_points: int) -> Chart | No
     named = [part for part in parts if part != ALL_REDUCE or COLLECTIVE not in parts]
     legend = tuple(LegendEntry(PART_NAMES[part], _STYLES[part]) for part in named)
 
-    def paint(figure: Figure, layout: PicturePlace) -> float:
+    def paint(figure: "Figure", layout: PicturePlace) -> float:
         return _paint(figure, groups, parts, len(runs) > 1, layout)
 
     reading = _reading(groups, len(runs) > 1)
     if len(groups) < all_points:
         reading += f" {len(groups)} of {all_points} sweep points are drawn."
     title = "What the GPUs' time went into"
-    return Chart("gpu-time", title, legend, (Drawing(f"{title}. {reading}", "all-gpu-time", paint),), reading)
+    return Chart(
+        "gpu-time", title, legend, (Drawing(f"{title}. {reading}", "all-gpu-time", paint, plain=True),), reading
+    )
 
 
 def _paint(
-    figure: Figure,
+    figure: "Figure",
     groups: Mapping[str, Sequence[GpuTimeShares]],
     parts: Sequence[str],
     several: bool,
@@ -242,16 +245,12 @@ def _paint(
     axis = figure.subplots()
     width_pt = 72 * figure.get_figwidth()
     label_pt = width_pt * (NARROW_LABEL_SHARE if layout.narrow else LABEL_SHARE)
-    of_figure = blended_transform_factory(figure.transFigure, axis.transData)
     top, ticks, labels = 0.0, [], []
     for own in groups.values():
         if where := point_text(own[0].values, layout.labels) or (NO_SWEEP if len(groups) > 1 else ""):
             heading = wrapped(where, 0.97 * width_pt, bold=True)
             top += _GROUP_GAP + (line_count(heading) - 1) * layout.line_px
-            axis.text(
-                0.01, top - 0.25 * _GROUP_GAP, heading, fontweight="bold", va="bottom", transform=of_figure,
-                in_layout=False,
-            )  # fmt: skip
+            heading_across(figure, axis, 0.01, top - 0.25 * _GROUP_GAP, heading)
         for each in own:
             names = (each.variant, each.run) if several else (each.variant,)
             labels.append(wrapped(", ".join(map(layout.label, names)), label_pt))
@@ -270,7 +269,7 @@ def _paint(
     return 55 + top
 
 
-def _bar(axis: Axes, each: GpuTimeShares, parts: Sequence[str], top: float, layout: PicturePlace) -> None:
+def _bar(axis: "Axes", each: GpuTimeShares, parts: Sequence[str], top: float, layout: PicturePlace) -> None:
     left = 0.0
     for part in parts:
         width = 100 * each.share(part)
@@ -291,10 +290,10 @@ def _bar(axis: Axes, each: GpuTimeShares, parts: Sequence[str], top: float, layo
         axis.text(100 * each.share(TRAINING) + 1, top + _BAR / 2, percent, va="center", bbox=beneath)
 
 
-def _hatch(axis: Axes, style: Style, *, left: float, width: float, top: float, layout: PicturePlace) -> None:
+def _hatch(axis: "Axes", style: Style, *, left: float, width: float, top: float, layout: PicturePlace) -> None:
     percent_px = _NARROW_PERCENT_PX if layout.narrow else _PERCENT_PX
     lines = hatched(style.hatch, width * percent_px, 0.8 * _BAR) * [1 / percent_px, 1] + [left, top + 0.1 * _BAR]
-    axis.add_patch(PathPatch(outline(lines), fill=False, edgecolor=style.hatch_colour, linewidth=0.6 * layout.scale))
+    segments(axis, lines, colour=style.hatch_colour, width=0.6 * layout.scale)
 
 
 def _reading(groups: Mapping[str, Sequence[GpuTimeShares]], several: bool) -> str:
@@ -345,9 +344,3 @@ def hatched(pattern: str, width_px: float, height_px: float) -> Segments:
 
 def _segments(*ends: npt.NDArray[np.float64]) -> Segments:
     return np.stack(ends, axis=1).reshape(-1, 2, 2)
-
-
-def outline(segments: Segments) -> Outline:
-    """Return segments as one path."""
-    codes = np.tile(np.array([Outline.MOVETO, Outline.LINETO], dtype=np.uint8), len(segments))
-    return Outline(segments.reshape(-1, 2), codes)

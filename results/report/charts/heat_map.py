@@ -3,23 +3,24 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
-import matplotlib as mpl
 import numpy as np
 import numpy.typing as npt
-from matplotlib.axes import Axes
-from matplotlib.colors import LogNorm, Normalize
-from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from wanbed.results.reading.headline import HeadlineRow
 from wanbed.results.reading.stored_trial import LATENCY_PATH
-from wanbed.results.report.charts.chart import Chart, Drawing, PicturePlace, every_nth, panel_title, text_width_pt
+from wanbed.results.report.charts.chart import Chart, Drawing, PicturePlace, panel_title
 from wanbed.results.report.charts.colours import Styles
+from wanbed.results.report.charts.letters import every_nth, font_pt, text_width_pt
 from wanbed.results.report.charts.swept_points import SweptAxis, swept_title
 from wanbed.results.report.reported_runs import ReportedRuns
 from wanbed.results.text import list_text, ratio_text, seconds_text, three_digits
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.colors import Normalize
+    from matplotlib.figure import Figure
 
 MAX_PANELS, MAX_COLUMNS = 9, 3
 COLOURS = "cividis"
@@ -108,8 +109,12 @@ def _axis_titles(grid: _Grid, labels: Mapping[str, str]) -> list[str]:
 
 
 def _paint(
-    figure: Figure, layout: PicturePlace, *, grid: _Grid, panels: Sequence[int], ratios: bool, several_runs: bool
+    figure: "Figure", layout: PicturePlace, *, grid: _Grid, panels: Sequence[int], ratios: bool, several_runs: bool
 ) -> float:
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import LogNorm
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
     shown = [grid.bases_s[number] / grid.times_s[number] if ratios else grid.times_s[number] for number in panels]
     most = 1 if layout.narrow else min(MAX_COLUMNS, len(panels))
     fitting = (each for each in range(most, 0, -1) if _texts_fit(shown, _width_pt(figure, each, grid), ratios))
@@ -131,7 +136,7 @@ def _paint(
         _label_axes(axis, grid, layout, width_pt, outer=position % columns == 0)
     for unused in axes.flat[len(panels) :]:
         unused.set_visible(False)
-    colours = mpl.cm.ScalarMappable(scale, COLOURS)
+    colours = ScalarMappable(scale, COLOURS)
     bar = figure.colorbar(colours, ax=axes, fraction=0.06, pad=0.02, aspect=25)
     bar.set_label("speed-up" if ratios else "iteration time (s)")
     if isinstance(scale, LogNorm):
@@ -147,16 +152,18 @@ def _paint(
     return grid_rows * height
 
 
-def _width_pt(figure: Figure, columns: int, grid: _Grid) -> float:
+def _width_pt(figure: "Figure", columns: int, grid: _Grid) -> float:
     """Return about how wide the cells of one of several columns of panels are, beside axis and bar of colours."""
-    em_pt = float(mpl.rcParams["font.size"])
+    em_pt = font_pt()
     whole_pt = 72 * figure.get_figwidth()
     axis_pt = max(map(text_width_pt, grid.values[1])) + 2.5 * em_pt
     bar_pt = 0.1 * whole_pt + 5 * em_pt
     return max(em_pt, (whole_pt - bar_pt - axis_pt) / columns - em_pt)
 
 
-def _scale(low: float, high: float) -> Normalize:
+def _scale(low: float, high: float) -> "Normalize":
+    from matplotlib.colors import LogNorm, Normalize
+
     return LogNorm(low, high) if low > 0 and high > LOGARITHMIC_FROM * low else Normalize(low, high)
 
 
@@ -165,8 +172,11 @@ def _texts_fit(shown: Sequence[Numbers], width_pt: float, ratios: bool) -> bool:
     return bool(1.15 * widest_pt <= width_pt / shown[0].shape[1])
 
 
-def _paint_cells(axis: Axes, values: Numbers, scale: Normalize, *, ratios: bool, named: bool) -> None:
-    colours = mpl.colormaps[COLOURS].with_extremes(bad=_UNKNOWN_COLOUR)
+def _paint_cells(axis: "Axes", values: Numbers, scale: "Normalize", *, ratios: bool, named: bool) -> None:
+    from matplotlib import colormaps
+    from matplotlib.patches import Rectangle
+
+    colours = colormaps[COLOURS].with_extremes(bad=_UNKNOWN_COLOUR)
     axis.pcolormesh(np.ma.masked_invalid(values), cmap=colours, norm=scale, edgecolors="white", linewidth=0.4)
     for row, column in np.ndindex(*values.shape):
         value = float(values[row, column])
@@ -187,8 +197,10 @@ def _cell_text(value: float, ratio: bool) -> str:
     return f"{value:.2f}x" if ratio else three_digits(value)
 
 
-def _frame(axis: Axes, chosen: npt.NDArray[np.bool_], layout: PicturePlace) -> None:
+def _frame(axis: "Axes", chosen: npt.NDArray[np.bool_], layout: PicturePlace) -> None:
     """Draw a frame in black on white, which shows on every colour of the map, inside each chosen cell."""
+    from matplotlib.patches import Rectangle
+
     for row, column in np.argwhere(chosen):
         for colour, width in (("white", 3.2), ("black", 1.4)):
             axis.add_patch(
@@ -199,7 +211,7 @@ def _frame(axis: Axes, chosen: npt.NDArray[np.bool_], layout: PicturePlace) -> N
             )  # fmt: skip
 
 
-def _label_axes(axis: Axes, grid: _Grid, layout: PicturePlace, width_pt: float, *, outer: bool) -> None:
+def _label_axes(axis: "Axes", grid: _Grid, layout: PicturePlace, width_pt: float, *, outer: bool) -> None:
     across, up = grid.values
     step = every_nth(across, width_pt)
     axis.set_xticks([number + 0.5 for number in range(0, len(across), step)], across[::step])

@@ -2,9 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from typing import TYPE_CHECKING
 
 from wanbed.results.reading.headline import HeadlineRow, worth_note
 from wanbed.results.reading.stored_trial import LATENCY_PATH, point_text
@@ -12,7 +10,6 @@ from wanbed.results.report.charts.chart import (
     Chart,
     Drawing,
     PicturePlace,
-    every_nth,
     interval_bar,
     panel_title,
     panel_width_pt,
@@ -20,13 +17,16 @@ from wanbed.results.report.charts.chart import (
     points_legend,
     series_legend,
     series_names,
-    spaced,
-    wrapped,
 )
 from wanbed.results.report.charts.colours import Style, Styles
+from wanbed.results.report.charts.letters import every_nth, spaced, wrapped
 from wanbed.results.report.charts.swept_points import SweptAxis
 from wanbed.results.report.reported_runs import ReportedRuns
 from wanbed.results.text import NO_SWEEP, list_text, ratio_text, seconds_text
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 MAX_PANELS = 9
 MAX_SWEEP_POINTS = 24
@@ -54,7 +54,7 @@ def iteration_time_chart(reported: ReportedRuns, styles: Styles) -> Chart | None
     shown = list(every_panel.values())[:MAX_PANELS]
     slowest_s = max(time_s for row in measured for time_s in (*row.times.of_repeats_s, *(row.times.interval_s or ())))
 
-    def paint(figure: Figure, layout: PicturePlace) -> float:
+    def paint(figure: "Figure", layout: PicturePlace) -> float:
         columns = 1 if layout.narrow else min(3, len(shown))
         axes, grid_rows = panels(figure, len(shown), columns, sharey=True)
         width_pt = panel_width_pt(figure, columns)
@@ -81,7 +81,7 @@ def iteration_time_chart(reported: ReportedRuns, styles: Styles) -> Chart | None
         reading += f" The first {MAX_SWEEP_POINTS} of {len(points)} sweep points are drawn; the table has all."
     if len(shown) < len(every_panel):
         reading += f" The first {len(shown)} of {len(every_panel)} combinations are drawn; the table has all."
-    drawing = Drawing(f"{title}. {reading}", "all-time", paint)
+    drawing = Drawing(f"{title}. {reading}", "all-time", paint, plain=True)
     return Chart("iteration-time", title, legend, (drawing,), reading, frozenset("xy" if swept else "y"))
 
 
@@ -109,7 +109,7 @@ def _panels(rows: Sequence[HeadlineRow], swept: SweptAxis | None) -> dict[str, l
 
 
 def _series(
-    axis: Axes, x: Sequence[float], rows: Sequence[HeadlineRow], style: Style, *, scale: float, position: int
+    axis: "Axes", x: Sequence[float], rows: Sequence[HeadlineRow], style: Style, *, scale: float, position: int
 ) -> None:
     # Draw later series thinner, so that an earlier one at the same place stays visible beneath.
     thinner = scale * max(0.5, 1 - 0.2 * position)
@@ -148,7 +148,13 @@ def _by_series(rows: Sequence[HeadlineRow]) -> dict[tuple[str, str], list[Headli
 
 
 def _lines(
-    axis: Axes, rows: Sequence[HeadlineRow], swept: SweptAxis, styles: Styles, layout: PicturePlace, *, width_pt: float
+    axis: "Axes",
+    rows: Sequence[HeadlineRow],
+    swept: SweptAxis,
+    styles: Styles,
+    layout: PicturePlace,
+    *,
+    width_pt: float,
 ) -> None:
     for position, ((variant, run), found) in enumerate(_by_series(rows).items()):
         own = sorted(found, key=lambda row: swept.value(row.values))
@@ -162,7 +168,7 @@ def _lines(
     axis.set_xlabel(swept.title(layout.labels))
 
 
-def _points(axis: Axes, rows: Sequence[HeadlineRow], styles: Styles, layout: PicturePlace, width_pt: float) -> None:
+def _points(axis: "Axes", rows: Sequence[HeadlineRow], styles: Styles, layout: PicturePlace, width_pt: float) -> None:
     points = list(dict.fromkeys(row.where for row in rows))
     series = _by_series(rows)
     for position, ((variant, run), own) in enumerate(series.items()):

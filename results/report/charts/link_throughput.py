@@ -5,13 +5,11 @@ It is the growth of the link's counter in equal bins.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from wanbed.results.metrics import NS_PER_S
 from wanbed.results.metrics.bootstrap import FEWEST_REPEATS, Interval, moment_intervals
@@ -31,6 +29,10 @@ from wanbed.results.report.charts.colours import BLACK, GREY, Style, Styles, lig
 from wanbed.results.report.charts.swept_points import DrawnPoint, at_their_point
 from wanbed.results.report.reported_runs import ReportedRuns
 from wanbed.results.text import interval_text, list_text, rate_text
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 Numbers = npt.NDArray[np.float64]
 
@@ -189,7 +191,7 @@ def link_throughput_chart(reported: ReportedRuns, styles: Styles) -> Chart | Non
         if (found := configured.get(link)) is not None
     }
 
-    def paint(figure: Figure, layout: PicturePlace) -> float:
+    def paint(figure: "Figure", layout: PicturePlace) -> float:
         return _paint(figure, layout, _Content(series, shown, lanes, drawn_configured, styles))
 
     title = f"Link throughput over time{at_their_point(points)}"
@@ -203,7 +205,7 @@ def link_throughput_chart(reported: ReportedRuns, styles: Styles) -> Chart | Non
     if any(each.background for each in series):
         legend += (LegendEntry("traffic in the background", _BACKGROUND),)
         reading += f" Traffic in the background, as means over {PEAK_BIN_NS / NS_PER_S:g} s at least, is not included."
-    drawing = Drawing(f"{title}. {reading}", "all-throughput", paint)
+    drawing = Drawing(f"{title}. {reading}", "all-throughput", paint, plain=True)
     return Chart("link-throughput", title, legend, (drawing,), reading)
 
 
@@ -275,7 +277,7 @@ def _configured_legend(
     return entries
 
 
-def _paint(figure: Figure, layout: PicturePlace, of: _Content) -> float:
+def _paint(figure: "Figure", layout: PicturePlace, of: _Content) -> float:
     columns = 1 if layout.narrow else min(2, len(of.links))
     axes, rows = panels(figure, len(of.links), columns, sharex=True, sharey=True)
     configured_bps = [rate for each in of.configured.values() for rate in (each.link_bps, each.node_pair_bps) if rate]
@@ -299,7 +301,7 @@ def _paint(figure: Figure, layout: PicturePlace, of: _Content) -> float:
 
 
 def _paint_lane(
-    axis: Axes, of: _Content, link: tuple[str, str], *, variant: str, base_bps: float, layout: PicturePlace
+    axis: "Axes", of: _Content, link: tuple[str, str], *, variant: str, base_bps: float, layout: PicturePlace
 ) -> None:
     axis.axhline(base_bps, color=GREY, linewidth=0.6 * layout.scale)
     for each in of.series:
@@ -320,7 +322,7 @@ def _paint_lane(
                 axis.axhline(base_bps + rate, color=style.colour, linestyle=style.line, linewidth=layout.scale)
 
 
-def _step(axis: Axes, rates: LinkRates, base_bps: float, style: Style, layout: PicturePlace) -> None:
+def _step(axis: "Axes", rates: LinkRates, base_bps: float, style: Style, layout: PicturePlace) -> None:
     edges_s = rates.edges_ns / NS_PER_S
     if _is_area(style):
         axis.stairs(base_bps + rates.rates_bps, edges_s, baseline=base_bps, fill=True, color=style.colour, linewidth=0)
@@ -331,7 +333,7 @@ def _step(axis: Axes, rates: LinkRates, base_bps: float, style: Style, layout: P
         )  # fmt: skip
 
 
-def _band(axis: Axes, smoothed: LinkRates, interval: Interval, base_bps: float, layout: PicturePlace) -> None:
+def _band(axis: "Axes", smoothed: LinkRates, interval: Interval, base_bps: float, layout: PicturePlace) -> None:
     """Fill between the interval's ends; the outline makes it visible on an area of any colour and in a grey print."""
     low_bps, high_bps = interval
     axis.stairs(
@@ -340,7 +342,7 @@ def _band(axis: Axes, smoothed: LinkRates, interval: Interval, base_bps: float, 
     )  # fmt: skip
 
 
-def _label_lanes(axis: Axes, lanes: int, top_bps: float, unit_bps: float) -> None:
+def _label_lanes(axis: "Axes", lanes: int, top_bps: float, unit_bps: float) -> None:
     """Label zero and one round rate at every lane."""
     power = 10 ** np.floor(np.log10(top_bps / _ROOM))
     round_bps = max(step * power for step in (0.5, 1, 2, 5) if step * power <= _HIGHEST_TICK * top_bps)

@@ -3,13 +3,11 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from matplotlib.figure import Figure
-from matplotlib.patches import PathPatch
-from matplotlib.path import Path as Outline
 
 from wanbed.results import metrics
 from wanbed.results.metrics import COMPUTE, OPTIMIZER, RankTime, Window
@@ -17,7 +15,7 @@ from wanbed.results.metrics.gpu_time import Gpus
 from wanbed.results.reading.stored_trial import StoredTrial
 from wanbed.results.reading.trial_rows import TrialRows, chosen_rows, spans_of_one_part
 from wanbed.results.records.span_log import ALL_REDUCE, ITERATION, JOINT_KINDS, PREFILL
-from wanbed.results.report.charts.chart import Chart, Drawing, LegendEntry, PicturePlace, text_width_pt, wrapped
+from wanbed.results.report.charts.chart import Chart, Drawing, LegendEntry, PicturePlace, rectangles
 from wanbed.results.report.charts.colours import (
     COLLECTIVE_COLOURS,
     COMPUTE_COLOURS,
@@ -27,9 +25,13 @@ from wanbed.results.report.charts.colours import (
     Style,
     Styles,
 )
+from wanbed.results.report.charts.letters import text_width_pt, wrapped
 from wanbed.results.report.charts.swept_points import DrawnPoint
 from wanbed.results.report.reported_runs import ReportedRun, ReportedRuns
 from wanbed.results.text import kind_text, list_text, percent_text, seconds_text, visible
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 MAX_SCALE_RATIO = 5
 
@@ -70,8 +72,8 @@ class _Iteration:
 
     Of replicas that synchronise seldom, the iterations from ``first`` on, and all spans during the window.
 
-    ``rows`` are the GPUs or ranks that are drawn. ``ranks`` are the times of all ranks of a program by rank; it is
-    empty for a schedule, whose GPUs have no iterations of their own.
+    ``rows`` are the GPUs or ranks, of which the first ``MAX_GPUS`` are drawn. ``ranks`` are the times of all ranks of a
+    program by rank; it is empty for a schedule, whose GPUs have no iterations of their own.
     """
 
     trial: StoredTrial
@@ -98,7 +100,12 @@ class _Iteration:
     @property
     def gpus(self) -> int:
         """The number of GPUs, or of a program's ranks, drawn or not."""
-        return len(self.ranks) or len(Gpus.of(self.spans).index)
+        return len(self.ranks) or len(self.rows)
+
+    @property
+    def drawn_rows(self) -> pd.DataFrame:
+        """The rows that are drawn."""
+        return self.rows[:MAX_GPUS]
 
 
 def timeline_chart(reported: ReportedRuns, styles: Styles) -> Chart | None:
@@ -128,7 +135,7 @@ def _chart_of(own: ReportedRun, styles: Styles) -> Chart | None:
     drawings: list[Drawing] = []
     merged_ns = 0.0
     for position, iteration in enumerate(iterations):
-        rows = iteration.rows
+        rows = iteration.drawn_rows
         until_ns = longest_ns if shared else iteration.window.length_ns
         spans, closer_ns = _drawn(iteration.spans, rows, until_ns, max_spans // len(iterations))
         merged_ns = max(merged_ns, closer_ns)
@@ -137,7 +144,7 @@ def _chart_of(own: ReportedRun, styles: Styles) -> Chart | None:
         variant = iteration.trial.variant
         description = f"Timeline of {iteration.iterations} of {variant}"
         heading = LegendEntry(iteration.title, styles.variants[variant])
-        drawings.append(Drawing(description, f"{salt}-timeline-{position}", painter, heading, variant))
+        drawings.append(Drawing(description, f"{salt}-timeline-{position}", painter, heading, variant, plain=True))
     kinds = set().union(*(iteration.spans["kind"].unique() for iteration in iterations))
     legend = (
         *(
@@ -220,20 +227,6 @@ def _unprofiled(drawn: DrawnPoint) -> list[str]:
     return list(dict.fromkeys(trial.variant for trial in trials))
 
 
-def _rectangles(
-    left: npt.NDArray[np.float64],
-    right: npt.NDArray[np.float64],
-    top: npt.NDArray[np.float64],
-    bottom: npt.NDArray[np.float64],
-) -> Outline:
-    """Return many rectangles as one outline, which keeps the page small."""
-    corners = np.stack(
-        [np.stack([left, right, right, left, left], 1), np.stack([top, top, bottom, bottom, top], 1)], axis=2
-    )
-    codes = [Outline.MOVETO, Outline.LINETO, Outline.LINETO, Outline.LINETO, Outline.CLOSEPOLY]
-    return Outline(corners.reshape(-1, 2), np.tile(np.array(codes, dtype=np.uint8), len(left)))
-
-
 def _merged(spans: pd.DataFrame, closer_ns: float) -> pd.DataFrame:
     """Merge spans of one GPU and kind that lie closer together than ``closer_ns``.
 
@@ -262,9 +255,11 @@ def _drawn(spans: pd.DataFrame, rows: pd.DataFrame, until_ns: int, most: int) ->
     return drawn, closer_ns
 
 
-def _paint(figure: Figure, layout: PicturePlace, *, spans: pd.DataFrame, iteration: _Iteration, until_ns: int) -> float:
+def _paint(
+    figure: "Figure", layout: PicturePlace, *, spans: pd.DataFrame, iteration: _Iteration, until_ns: int
+) -> float:
     axis = figure.subplots()
-    window, rows = iteration.window, iteration.rows
+    window, rows = iteration.window, iteration.drawn_rows
     unit_ns, unit = (1e9, "s") if until_ns >= 2e9 else (1e6, "ms")
     top, bottom = _LANES["forward"]
     place = places(rows)
@@ -273,10 +268,7 @@ def _paint(figure: Figure, layout: PicturePlace, *, spans: pd.DataFrame, iterati
         drawn = [iteration.ranks[rank] for rank in rows["rank"]]
         edges_ns = np.array([(each.start_ns, each.end_ns) for each in drawn]) - window.start_ns
         begin, end = (edges_ns / unit_ns).T
-    # Its limits are set below: an artist, unlike a patch, is not searched for them corner by corner.
-    axis.add_artist(
-        PathPatch(_rectangles(begin, end, place + top, place + bottom), facecolor=IDLE_COLOUR, edgecolor="none")
-    )
+    rectangles(axis, begin, end, place + top, place + bottom, colour=IDLE_COLOUR)
     for kind, (top, bottom) in _LANES.items():
         own = spans[spans["kind"] == kind]
         if own.empty:
@@ -286,8 +278,9 @@ def _paint(figure: Figure, layout: PicturePlace, *, spans: pd.DataFrame, iterati
             for column in ("start_ns", "end_ns")
         )
         row = place[own["row"].to_numpy(int)]
-        outline = _rectangles(left, right, row + top, row + bottom)
-        axis.add_artist(PathPatch(outline, facecolor=_COLOURS[kind], edgecolor="white", linewidth=0.3 * layout.scale))
+        rectangles(
+            axis, left, right, row + top, row + bottom, colour=_COLOURS[kind], edge="white", width=0.3 * layout.scale
+        )
     if iteration.ranks:
         axis.vlines([*begin, *end], [*place] * 2, [*place + 1] * 2, colors=GREY, linewidth=1.2 * layout.scale)
     width_pt = 72 * figure.get_figwidth()
@@ -361,7 +354,7 @@ def _gpu_rows(spans: pd.DataFrame) -> pd.DataFrame:
     gpus.loc[gpus["stage"] < 0, ["pipeline", "stage"]] = np.iinfo(np.int32).max
     gpus["first_stage"] = gpus.groupby("datacenter", observed=True)["stage"].transform("min")
     gpus = gpus.sort_values(["first_stage", "datacenter", "pipeline", "stage", "host", "gpu"], ignore_index=True)
-    return gpus.assign(row=range(len(gpus)))[:MAX_GPUS]
+    return gpus.assign(row=range(len(gpus)))
 
 
 def _gpus(spans: pd.DataFrame) -> pd.DataFrame:
@@ -384,7 +377,7 @@ def _rank_rows(spans: pd.DataFrame) -> pd.DataFrame:
     )
     ranks["first_rank"] = ranks.groupby("datacenter", observed=True)["rank"].transform("min")
     ranks = ranks.sort_values(["first_rank", "rank"], ignore_index=True)
-    return ranks.assign(row=range(len(ranks)))[:MAX_GPUS]
+    return ranks.assign(row=range(len(ranks)))
 
 
 def places(rows: pd.DataFrame) -> npt.NDArray[np.float64]:

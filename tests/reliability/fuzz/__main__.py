@@ -14,7 +14,6 @@ from tests.reliability.fuzz.judgement import Outcome
 from tests.reliability.fuzz.kind import Kind
 from tests.reliability.fuzz.kinds import KINDS
 from tests.reliability.fuzz.page import KindCounts, with_counts
-from tests.support.runner.unpainted_wanbed import leave_pictures_empty
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -61,5 +60,4 @@ def _report(attempt: Attempt, *, whole: bool) -> None:
 
 
 if __name__ == "__main__":
-    leave_pictures_empty()
     sys.exit(main())

@@ -14,8 +14,6 @@ from tests.reliability.fuzz.kind import Kind
 from tests.reliability.fuzz.kinds import KINDS
 from wanbed.runner.runs.faults import DONE, REGRESSED
 
-pytestmark = pytest.mark.usefixtures("unpainted")
-
 NAMES = {kind.name: kind for kind in KINDS}
 QUICK = ["network presets", "request traces of Mooncake", "Chakra traces", "span logs", "frames of a prefill service"]
 

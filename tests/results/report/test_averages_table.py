@@ -3,8 +3,6 @@
 import json
 from pathlib import Path
 
-import pytest
-
 from tests.support.results.runs import flat, write_run
 from tests.support.results.table_texts import texts_of
 from wanbed.results.reading.run import load_run
@@ -13,8 +11,6 @@ from wanbed.results.report.averages_table import averages_table
 from wanbed.results.report.report import write_report
 from wanbed.results.report.reported_runs import ReportedRun
 from wanbed.runner.runs.trial_facts import averages_facts
-
-pytestmark = pytest.mark.usefixtures("unpainted")
 
 
 def test_a_row_has_the_parts_of_the_averages(tmp_path: Path) -> None:

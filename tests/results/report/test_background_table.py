@@ -16,8 +16,6 @@ from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.simulated_runs.process_pool import ProcessPool
 from wanbed.runner.simulated_runs.simulated_run import simulated_run
 
-pytestmark = pytest.mark.usefixtures("unpainted")
-
 FLOWS = (
     {**TO_WEST, "name": "steady", "rate": "20Mbit"},
     {**TO_WEST, "name": "bursts", "rate": "20Mbit", "on_off": {"burst": "100ms", "pause": "100ms"}},

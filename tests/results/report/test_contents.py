@@ -14,8 +14,6 @@ from wanbed.results.report.report import write_report
 from wanbed.results.report.reported_runs import ReportedRun
 from wanbed.results.report.text_formats import table_text
 
-pytestmark = pytest.mark.usefixtures("unpainted")
-
 FACTS = {
     "faults": FAULTS,
     "averages": {"sums": 4, "fewest_parts": 2, "most_parts": 3, "late_parts": 1, "dropped_parts": 0},

@@ -20,8 +20,6 @@ from wanbed.results.report.device_table import device_rows, device_table
 from wanbed.results.report.report import write_report
 from wanbed.results.report.reported_runs import ReportedRun
 
-pytestmark = pytest.mark.usefixtures("unpainted")
-
 BuildRun = Callable[..., Path]
 GPU = "GPU-5fd4c7a1"
 MS = 1_000_000

@@ -4,8 +4,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.support.results.runs import flat, write_run
 from tests.support.results.table_texts import texts_of
 from wanbed.results.comparison.caveats import caveats
@@ -15,8 +13,6 @@ from wanbed.results.records.run_store import TRIAL_FACTS, read_json
 from wanbed.results.report.fault_table import fault_table, fault_warnings
 from wanbed.results.report.report import write_report
 from wanbed.results.report.reported_runs import ReportedRun
-
-pytestmark = pytest.mark.usefixtures("unpainted")
 
 FAULTS: dict[str, Any] = {
     "outcome": "failed",

@@ -13,8 +13,6 @@ from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.simulated_runs.process_pool import ProcessPool
 from wanbed.runner.simulated_runs.simulated_run import simulated_run
 
-pytestmark = pytest.mark.usefixtures("unpainted")
-
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:

@@ -69,7 +69,6 @@ def test_repeats_of_one_seed_have_no_band(tmp_path: Path) -> None:
     assert series.final_interval is None
 
 
-@pytest.mark.usefixtures("unpainted")
 def test_a_run_without_losses_has_no_section(tmp_path: Path) -> None:
     nothing = load_run(losing_run(tmp_path, losses=NOTHING))
     reported = ReportedRuns.of({"run": nothing})
@@ -81,7 +80,6 @@ def test_a_run_without_losses_has_no_section(tmp_path: Path) -> None:
     assert "final_loss" not in table_text([nothing], "csv")
 
 
-@pytest.mark.usefixtures("unpainted")
 def test_a_joined_clock_is_marked_wherever_its_figures_stand(run: Run, clock: Run, tmp_path: Path) -> None:
     assert panels(run, clock)[2:] == [f"wall time (s), {MARK}", f"sent over the WAN (MB), {MARK}"]
     write_report([run], tmp_path / "joined.html", [clock])

@@ -15,8 +15,6 @@ from wanbed.results.report.plan_outcome import PlanOutcome, plan_causes, plan_ou
 from wanbed.results.report.report import write_report
 from wanbed.results.report.reported_runs import ReportedRun
 
-pytestmark = pytest.mark.usefixtures("unpainted")
-
 BuildRun = Callable[..., Path]
 
 AskPlan = Callable[..., PlanOutcome]

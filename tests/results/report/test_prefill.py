@@ -165,7 +165,6 @@ def test_the_reading_of_the_bubbles_says_which_stay_empty_and_why() -> None:
     assert bubbles_reading([replace(shares[0], parts_ns={**parts, "prefill": 0})]) == ""
 
 
-@pytest.mark.usefixtures("unpainted")
 def test_tables_of_very_many_rows_are_folded(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def folded() -> list[str]:
         report.write_report([run], tmp_path / "report.html")

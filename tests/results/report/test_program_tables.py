@@ -16,8 +16,6 @@ from wanbed.results.report.report import write_report
 from wanbed.results.report.reported_runs import ReportedRun
 from wanbed.results.report.table import Table
 
-pytestmark = pytest.mark.usefixtures("unpainted")
-
 
 def tables(path: Path) -> dict[str, Table]:
     return tables_of(results.load(path))

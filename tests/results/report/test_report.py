@@ -62,7 +62,6 @@ def report(tmp_path: Path, *runs: Path) -> Page:
     return Page(tmp_path / "report.html")
 
 
-@pytest.mark.usefixtures("unpainted")
 def test_the_totals_in_the_report_are_the_sums_over_the_traces(build_run: BuildRun, tmp_path: Path) -> None:
     path = build_run(repeats=2)
     run = results.load(path)
@@ -77,7 +76,6 @@ def test_the_totals_in_the_report_are_the_sums_over_the_traces(build_run: BuildR
     assert page.figures[4] == pytest.approx(crossing["size_bytes"].sum() * 1.05, rel=1e-6)
 
 
-@pytest.mark.usefixtures("unpainted")
 def test_the_headline_shows_what_the_summary_holds(build_run: BuildRun, tmp_path: Path) -> None:
     path = build_run()
     summary = results.load(path).summary
@@ -154,7 +152,6 @@ def test_a_variant_has_one_colour_throughout_all_runs(build_run: BuildRun, tmp_p
         assert page.source.count(f'fill="{style.colour}"/></svg>{variant}</li>') == 2
 
 
-@pytest.mark.usefixtures("unpainted")
 def test_several_runs_share_one_table_and_one_set_of_charts(build_run: BuildRun, tmp_path: Path) -> None:
     page = report(tmp_path, build_run(name="old"), build_run(name="new"))
     assert page.source.count('<table class="headline results">') == 1
@@ -166,7 +163,6 @@ def test_several_runs_share_one_table_and_one_set_of_charts(build_run: BuildRun,
     assert page.source.count('<table class="calibration calibration">') == 2
 
 
-@pytest.mark.usefixtures("unpainted")
 def test_what_differs_between_manifests_is_reported_field_by_field(build_run: BuildRun, tmp_path: Path) -> None:
     page = report(
         tmp_path,
@@ -178,7 +174,6 @@ def test_what_differs_between_manifests_is_reported_field_by_field(build_run: Bu
     assert "not comparable" not in page.text
 
 
-@pytest.mark.usefixtures("unpainted")
 @pytest.mark.parametrize(
     ("field", "value"), [("engine", "simulate"), ("clock", "virtual"), ("dilation", 2.0), ("seed", 7)]
 )
@@ -193,7 +188,6 @@ def test_runs_that_differ_in_a_deciding_field_say_so_before_any_figure(
     assert page.text.index(f"The runs differ in {field}") < page.text.index("iteration time")
 
 
-@pytest.mark.usefixtures("unpainted")
 def test_a_run_among_several_whose_calibration_failed_says_so_before_any_figure(
     build_run: BuildRun, tmp_path: Path
 ) -> None:
@@ -205,7 +199,6 @@ def test_a_run_among_several_whose_calibration_failed_says_so_before_any_figure(
     assert page.text.index("Calibration is missing or failed in new") < page.text.index("iteration time")
 
 
-@pytest.mark.usefixtures("unpainted")
 def test_invisible_characters_are_spelled_out_on_the_page(build_run: BuildRun, tmp_path: Path) -> None:
     page = report(tmp_path, build_run(latencies=ONE_LATENCY, variants=("\u202eright to left", "bell\a")))
     assert "[U+202E]right to left" in page.text
@@ -213,7 +206,6 @@ def test_invisible_characters_are_spelled_out_on_the_page(build_run: BuildRun, t
     assert "\u202e" not in page.source
 
 
-@pytest.mark.usefixtures("unpainted")
 def test_what_only_an_emulation_has_is_folded_away(build_run: BuildRun, tmp_path: Path) -> None:
     runs = [
         build_run(latencies=ONE_LATENCY, manifest={"offloads": {"0": {"tso": False, "gro": True}}}),
@@ -229,20 +221,17 @@ def test_what_only_an_emulation_has_is_folded_away(build_run: BuildRun, tmp_path
     assert "offloads.0.tso false (absent)" in folded
 
 
-@pytest.mark.usefixtures("unpainted")
 def test_an_incomplete_run_says_so_before_any_figure(build_run: BuildRun, tmp_path: Path) -> None:
     page = report(tmp_path, build_run(finished_trials=3))
     assert page.text.index("This run is incomplete: 3 of 4 trials") < page.text.index("iteration time")
 
 
-@pytest.mark.usefixtures("unpainted")
 def test_an_uncalibrated_run_says_so_before_any_figure_and_in_each_row(build_run: BuildRun, tmp_path: Path) -> None:
     page = report(tmp_path, build_run(within_tolerance=False))
     assert page.text.index("links outside tolerance") < page.text.index("iteration time")
     assert page.source.count('<span class="bad">no</span>') == 4 + 12
 
 
-@pytest.mark.usefixtures("unpainted")
 def test_a_saturated_machine_stands_in_its_row(build_run: BuildRun, tmp_path: Path) -> None:
     path = build_run(latencies=ONE_LATENCY)
     (trial,) = path.glob("trials/*/one*/repeat-0/trial.json")
@@ -254,7 +243,6 @@ def test_a_saturated_machine_stands_in_its_row(build_run: BuildRun, tmp_path: Pa
     assert "Such figures measure the machine, not the network." in page.text
 
 
-@pytest.mark.usefixtures("unpainted")
 @pytest.mark.parametrize(("repeats", "intervals"), [(1, False), (2, False), (3, True)])
 def test_a_page_has_an_interval_from_three_repeats_on(
     build_run: BuildRun, tmp_path: Path, repeats: int, intervals: bool
@@ -264,14 +252,12 @@ def test_a_page_has_an_interval_from_three_repeats_on(
     assert page.source.count(f"{repeats} repeat{'s' * (repeats > 1)}, no interval") == (0 if intervals else 2)
 
 
-@pytest.mark.usefixtures("unpainted")
 def test_a_run_without_a_finished_trial_has_a_report_too(build_run: BuildRun, tmp_path: Path) -> None:
     page = report(tmp_path, build_run(finished_trials=0))
     assert "No trial has finished: there is nothing to show yet." in page.text
     assert "0 of 4 trials had finished" in page.text
 
 
-@pytest.mark.usefixtures("unpainted")
 def test_the_table_of_very_many_rows_is_folded(build_run: BuildRun, tmp_path: Path, monkeypatch: Any) -> None:
     path = build_run()
     assert report(tmp_path, path).source.count("<summary>") == 1

@@ -6,8 +6,6 @@ import pytest
 from tests.support.runner.commands_here import called, printed, refusal, wanbed
 from wanbed.runner.experiments.shipped_experiments import FOLDER, shipped_experiments
 
-pytestmark = pytest.mark.usefixtures("unpainted")
-
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

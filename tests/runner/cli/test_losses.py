@@ -10,8 +10,6 @@ from tests.results.losses_on_paper import linear, losing_run
 from tests.support.runner.commands_here import called, refusal
 from tests.support.runner.commands_here import wanbed as wanbed_here
 
-pytestmark = pytest.mark.usefixtures("unpainted")
-
 LEARNS = {"slow": linear(5.0, 0.1), "fast": linear(5.0, 0.2)}
 
 

@@ -13,8 +13,6 @@ from typer.testing import CliRunner
 from wanbed.results import load
 from wanbed.runner.cli.command_line import app
 
-pytestmark = pytest.mark.usefixtures("unpainted")
-
 FILE: dict[str, Any] = {
     "topology": {
         "datacenters": [{"name": "east", "hosts": 1}, {"name": "mid", "hosts": 1}, {"name": "west", "hosts": 1}],

@@ -21,8 +21,6 @@ from wanbed.runner.cli.outcome import prefill_table, prefill_warnings, show_outc
 from wanbed.runner.cli.terminal import print_table
 from wanbed.runner.runs.faults import NO_DATA
 
-pytestmark = pytest.mark.usefixtures("unpainted")
-
 FAULT = "this is a fault of wanbed itself: please report the lines above."
 
 

@@ -16,8 +16,6 @@ from wanbed.workloads.inference.inference_model import INFERENCE_MODELS
 from wanbed.workloads.profiles.catalogue import load_profile
 from wanbed.workloads.profiles.compute_profile import MeasuredProfile
 
-pytestmark = pytest.mark.usefixtures("unpainted")
-
 TOY = "hidden=16,context=8,heads=2,vocabulary=32"
 
 QUICK = ["--device", "cpu", "--repeats", "7", "--repeat-ms", "1", "--warmup-ms", "0"]

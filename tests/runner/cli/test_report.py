@@ -11,8 +11,6 @@ import yaml
 from tests.support.runner.commands_here import called, printed, refusal
 from tests.support.runner.small_experiment import small
 
-pytestmark = pytest.mark.usefixtures("unpainted")
-
 
 @pytest.fixture(scope="module")
 def simulated(tmp_path_factory: pytest.TempPathFactory) -> Path:

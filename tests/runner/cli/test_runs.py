@@ -8,8 +8,6 @@ from tests.support.runner.commands_here import called, printed, refusal
 from wanbed.results.records.run_store import MANIFEST
 from wanbed.runner.runs.run_folder import exclusively
 
-pytestmark = pytest.mark.usefixtures("unpainted")
-
 BEYOND_DATES = "beyond the dates that a computer counts: give a shorter age, or a day nearer to today"
 
 

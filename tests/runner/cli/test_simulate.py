@@ -24,8 +24,6 @@ from wanbed import results
 from wanbed.runner.runs.faults import NO_DATA
 from wanbed.runner.simulated_runs import simulated_run
 
-pytestmark = pytest.mark.usefixtures("unpainted")
-
 SWEPT = small(
     training={"microbatches": 4},
     variants=[{"name": "gpipe", "schedule": "gpipe"}, {"name": "1f1b", "schedule": "1f1b"}],

@@ -12,8 +12,6 @@ import wanbed
 from tests.support.runner.commands_here import refusal
 from wanbed.runner.cli.command_line import app
 
-pytestmark = pytest.mark.usefixtures("unpainted")
-
 SMALL: dict[str, Any] = {
     "topology": {
         "datacenters": [{"name": "east", "hosts": 2}, {"name": "west", "hosts": 2}],

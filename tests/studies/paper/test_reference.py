@@ -74,7 +74,6 @@ def test_the_agreement_can_be_read_back(folder: Path, run: Run) -> None:
     assert json.loads((folder / "agreement.json").read_text())["worst_error"] == pytest.approx(2.02 / 3 - 1)
 
 
-@pytest.mark.usefixtures("unpainted")
 def test_a_simulation_has_nothing_to_agree_with(run: Run, tmp_path: Path) -> None:
     write_reference(tmp_path / "paper", [PartResult(PART, run, ())], [VOLUME], "Simulated.", [])
     assert not (tmp_path / "paper" / "agreement.json").exists()

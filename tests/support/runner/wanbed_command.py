@@ -3,12 +3,11 @@
 import json
 import subprocess
 import sys
-from collections.abc import Container, Sequence
+from collections.abc import Container
 from pathlib import Path
 from typing import Any
 
 WANBED = [sys.executable, "-m", "wanbed.runner.cli.command_line"]
-_UNPAINTED = [sys.executable, "-m", "tests.support.runner.unpainted_wanbed"]
 
 BUSY_OR_NOT: frozenset[int] = frozenset({0, 1})
 """Status 1 as well: that links were outside tolerance, as on a busy machine, in tests that look at something else."""
@@ -18,12 +17,11 @@ def wanbed(
     *arguments: object,
     status: int | Container[int] = 0,
     timeout_s: float = 600.0,
-    program: Sequence[str] = WANBED,
     **options: Any,
 ) -> "subprocess.CompletedProcess[str]":
     """Run a command to its end and return what it printed. Fail with its errors if it ends with another status."""
     done = subprocess.run(
-        [*program, *map(str, arguments)], capture_output=True, text=True, timeout=timeout_s, check=False, **options
+        [*WANBED, *map(str, arguments)], capture_output=True, text=True, timeout=timeout_s, check=False, **options
     )
     assert done.returncode in ({status} if isinstance(status, int) else status), done.stderr
     return done
@@ -36,11 +34,8 @@ def printed(*arguments: object, status: int | Container[int] = 0, **options: Any
 
 
 def stored(command: str, text: str, folder: Path, *options: object, status: int | Container[int] = 0) -> Path:
-    """Run or simulate an experiment, whose file is written into ``folder``, and return the folder of the run.
-
-    Its report has empty pictures.
-    """
+    """Run or simulate an experiment, whose file is written into ``folder``, and return the folder of the run."""
     file = folder / "experiment.yaml"
     file.write_text(text, encoding="utf-8")
     arguments = [command, file, "--runs", folder / command, *options, "--json"]
-    return Path(json.loads(wanbed(*arguments, status=status, program=_UNPAINTED).stdout)["run"])
+    return Path(json.loads(wanbed(*arguments, status=status).stdout)["run"])

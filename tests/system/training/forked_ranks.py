@@ -75,12 +75,8 @@ def trained(experiment: Mapping[str, Any], folder: Path, *options: str) -> Run:
 
 
 def main() -> None:
-    # What it imports takes a while, and only a command draws.
-    from tests.support.runner.unpainted_wanbed import leave_pictures_empty
-
     os.environ |= ENVIRONMENT
     fork_ranks()
-    leave_pictures_empty()
     with mock.patch.object(measured_network, "calibrate", return_value=[]):
         wanbed()
 

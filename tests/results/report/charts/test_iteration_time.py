@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from matplotlib.axes import Axes
 
 from tests.support.results.reported import with_headline
 from wanbed import results
@@ -16,6 +15,7 @@ from wanbed.results.report.charts.iteration_time import (
     MAX_SWEEP_POINTS,
     iteration_time_chart,
 )
+from wanbed.results.report.charts.svg_figure import SvgAxes
 from wanbed.results.report.charts.swept_points import latency_ms
 
 BuildRun = Callable[..., Path]
@@ -50,13 +50,13 @@ def drawn(rows: Sequence[HeadlineRow], monkeypatch: pytest.MonkeyPatch) -> tuple
     """The heights of the points that are drawn, and the intervals."""
     points: list[float] = []
     bars: list[Any] = []
-    plot = Axes.plot
+    plot = SvgAxes.plot
 
-    def note(axis: Axes, x: Any, y: Any, **look: Any) -> Any:
+    def note(axis: SvgAxes, x: Any, y: Any, **look: Any) -> Any:
         points.extend(y if look.get("marker") else ())
         return plot(axis, x, y, **look)
 
-    monkeypatch.setattr(Axes, "plot", note)
+    monkeypatch.setattr(SvgAxes, "plot", note)
     monkeypatch.setattr(
         "wanbed.results.report.charts.iteration_time.interval_bar",
         lambda axis, at, interval, scale: bars.append(interval),

@@ -16,9 +16,10 @@ from wanbed.results.reading.headline import HeadlineRow
 from wanbed.results.reading.run import Run
 from wanbed.results.report.charts.chart import Chart
 from wanbed.results.report.charts.colours import Styles
+from wanbed.results.report.charts.figure_options import SIZES, FigureOptions, Size
 from wanbed.results.report.charts.heat_map import heat_map_chart
 from wanbed.results.report.charts.iteration_time import iteration_time_chart
-from wanbed.results.report.charts.paper import DPI, SIZES, FigureOptions, Size, draw, paper_settings
+from wanbed.results.report.charts.paper import DPI, draw, paper_settings
 from wanbed.results.report.contents import every_chart
 from wanbed.results.report.reported_runs import ReportedRuns
 

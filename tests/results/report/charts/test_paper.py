@@ -11,8 +11,9 @@ from wanbed import results
 from wanbed.ground.errors import InputError
 from wanbed.results.report.charts.chart import Chart, Drawing, LegendEntry
 from wanbed.results.report.charts.colours import Style
-from wanbed.results.report.charts.paper import CAPTIONS, DPI, SIZES, FigureOptions, Size, draw_figures
-from wanbed.results.report.report import write_report_figures
+from wanbed.results.report.charts.figure_options import SIZES, FigureOptions, Size
+from wanbed.results.report.charts.paper import CAPTIONS, DPI, draw_figures
+from wanbed.results.report.report_figures import write_report_figures
 
 BuildRun = Callable[..., Path]
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wanbed.results.report.charts.chart import text_width_pt, wrapped
+from wanbed.results.report.charts.letters import text_width_pt, wrapped
 from wanbed.results.text import shortened
 
 TEXTS = st.text("abiW- ", max_size=80)

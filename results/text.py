@@ -146,8 +146,11 @@ UNSEEN = {
 
 def visible(text: str) -> str:
     """Replace invisible characters, control characters and those that change text direction, by ``[U+XXXX]``."""
-    return text.translate(UNSEEN)
+    return _ANY_UNSEEN.sub(lambda found: UNSEEN[ord(found[0])], text)
 
+
+# To look for them takes a fraction of the time in which str.translate looks up each character of a page.
+_ANY_UNSEEN = re.compile(f"[\ud800-\udfff{''.join(chr(code) for code in UNSEEN if not 0xD800 <= code < 0xE000)}]")
 
 _KIND_NAMES = {
     "all_reduce": "all-reduce",

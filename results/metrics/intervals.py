@@ -137,7 +137,7 @@ def is_among(texts: "pd.Series[str]", names: Sequence[str]) -> npt.NDArray[np.bo
 def text_codes(texts: "pd.Series[str]") -> tuple[Numbers, list[str]]:
     """Return for each text its position among the sorted names, and the names, of which some may not occur."""
     if isinstance(texts.dtype, pd.CategoricalDtype):
-        names = [str(name) for name in texts.cat.categories]
+        names: list[str] = texts.cat.categories.to_numpy(object).tolist()
         codes = texts.cat.codes.to_numpy()
         if names == sorted(names):
             return codes.astype(np.int64), names

@@ -63,7 +63,7 @@ def _number(value: float) -> str:
 
 
 def _numbers(values: Numbers) -> list[str]:
-    return [_number(value) for value in values.tolist()]
+    return [f"{value:g}" for value in np.round(values, 2).tolist()]
 
 
 def _colour(colour: str | tuple[float, ...]) -> str:

@@ -9,6 +9,8 @@ import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -108,10 +110,10 @@ def remedy(module: str, name: str) -> str:
     )
 
 
-def wrong_imports(tree: ast.Module, module: str, is_package: bool) -> list[str]:
+def wrong_imports(imported: Iterable[str], module: str) -> list[str]:
     package, own = module.split(".", maxsplit=1)[0], place_of(module)
     wrong = []
-    for name in map(by_file, imported_modules(tree, module, is_package)):
+    for name in map(by_file, imported):
         other = place_of(name)
         if name.split(".")[0] not in PACKAGES or other == own:
             continue
@@ -132,9 +134,27 @@ def modules() -> dict[str, tuple[Path, bool]]:
     return found
 
 
+@dataclass(frozen=True)
+class Names:
+    """What a module imports, and the names in it that lack ``wanbed``."""
+
+    imported: tuple[str, ...]
+    bare: tuple[str, ...]
+
+
+@cache
+def names_of_modules() -> dict[str, Names]:
+    """The names in each module, whose text is parsed once for all tests."""
+    found = {}
+    for module, (path, is_package) in modules().items():
+        tree = ast.parse(path.read_text())
+        found[module] = Names(tuple(imported_modules(tree, module, is_package)), tuple(bare_names(tree)))
+    return found
+
+
 def test_modules_import_only_what_stands_on_their_own_floor_or_above() -> None:
-    trees = {module: (ast.parse(path.read_text()), is_package) for module, (path, is_package) in modules().items()}
-    offenders = {module: wrong for module, tree in trees.items() if (wrong := wrong_imports(tree[0], module, tree[1]))}
+    names_of = names_of_modules().items()
+    offenders = {module: wrong for module, names in names_of if (wrong := wrong_imports(names.imported, module))}
     assert offenders == {}, "\n".join(remedy(module, name) for module, names in offenders.items() for name in names)
 
 
@@ -164,11 +184,11 @@ def circle(imports: Mapping[str, Iterable[str]]) -> list[str]:
 
 
 def test_imports_do_not_come_back_to_where_they_began() -> None:
-    known = modules()
+    known = names_of_modules()
     imports: dict[str, set[str]] = {}
-    for module, (path, is_package) in known.items():
-        names = map(by_file, imported_modules(ast.parse(path.read_text()), module, is_package))
-        imports[module] = {name if name in known else name.rpartition(".")[0] for name in names} & known.keys()
+    for module, names in known.items():
+        files = map(by_file, names.imported)
+        imports[module] = {name if name in known else name.rpartition(".")[0] for name in files} & known.keys()
     assert circle(imports) == []
 
 
@@ -200,9 +220,11 @@ def bare_names(tree: ast.Module) -> Iterator[str]:
 
 def test_the_only_name_that_is_imported_or_started_is_wanbed() -> None:
     tests = [path for path in (ROOT / "tests").rglob("*.py") if path != Path(__file__).resolve()]
-    files = [path for path in [*(path for path, _ in modules().values()), *tests] if "programs/hook/" not in str(path)]
-    offenders = {str(path): names for path in files if (names := [*bare_names(ast.parse(path.read_text()))])}
-    assert offenders == {}
+    in_tests = {
+        str(path): (*bare_names(ast.parse(path.read_text())),) for path in tests if "programs/hook/" not in str(path)
+    }
+    in_modules = {module: names.bare for module, names in names_of_modules().items() if "programs.hook" not in module}
+    assert {place: names for place, names in {**in_tests, **in_modules}.items() if names} == {}
 
 
 @pytest.mark.parametrize(
@@ -267,7 +289,7 @@ def test_the_simulator_loads_neither_netlink_nor_mininet_nor_torch_nor_matplotli
     ],
 )
 def test_an_import_the_wrong_way_is_noticed(module: str, source: str) -> None:
-    assert len(wrong_imports(ast.parse(source), module, is_package=False)) == 1
+    assert len(wrong_imports(imported_modules(ast.parse(source), module, is_package=False), module)) == 1
 
 
 @pytest.mark.parametrize(
@@ -282,7 +304,7 @@ def test_an_import_the_wrong_way_is_noticed(module: str, source: str) -> None:
     ],
 )
 def test_an_import_the_right_way_is_let_pass(module: str, source: str) -> None:
-    assert wrong_imports(ast.parse(source), module, is_package=False) == []
+    assert wrong_imports(imported_modules(ast.parse(source), module, is_package=False), module) == []
 
 
 def test_relative_imports_are_followed() -> None:

@@ -43,7 +43,7 @@ A module that holds only data, and that users write or processes send to each ot
 ANALYSED_MODULES = ("wanbed.ground.compiled_core.own_subclasses",)
 """Modules that are not compiled, but that say how others are."""
 
-_BUILT_AS = "2"
+_BUILT_AS = "3"
 """Changes when the way of building changes, so that what was built in another way is not used."""
 
 ROOT = Path(__file__).parents[3]

@@ -11,7 +11,7 @@ from mypyc.build import mypycify
 from setuptools import setup
 
 CONFIGURATION = "core.ini"
-INTERRUPTED_PRODUCTS = Path(__file__).with_name("interrupted_products.h")
+PRODUCTS = Path(__file__).with_name("products.h")
 BUILT = "built"
 
 
@@ -28,7 +28,9 @@ def compile_modules(files: list[str], analysed: list[str]) -> None:
     for extension in extensions:
         # A product may not be rounded differently because a sum follows it.
         extension.extra_compile_args.append("-ffp-contract=off")
-        extension.extra_compile_args += ["-include", str(INTERRUPTED_PRODUCTS)]
+        # Nothing is linked with it, so its functions may be called directly and inlined.
+        extension.extra_compile_args.append("-fvisibility=hidden")
+        extension.extra_compile_args += ["-include", str(PRODUCTS)]
     setup(
         name="compiled-core",
         ext_modules=extensions,

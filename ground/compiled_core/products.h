@@ -1,11 +1,15 @@
-/* Let a signal's exception wait while compiled code multiplies: mypyc_setup includes this before every source.
+/* Multiply integers: mypyc_setup includes this before every source.
 
-   Python runs the handlers of signals in the middle of a product of long integers too. If one raises, like Ctrl-C's, the
-   product has no result, which mypyc takes for a lack of memory: it aborts the process. So the product is computed
-   again, and the exception is raised by the next step of code that Python interprets: of let_signals_in at the latest. */
+   **Short products.** mypyc makes objects of two integers of which one is beyond 31 bits, such as a rate or a time. Here
+   objects are made only where the product is beyond 62 bits.
 
-#ifndef WANBED_INTERRUPTED_PRODUCTS_H
-#define WANBED_INTERRUPTED_PRODUCTS_H
+   **Interrupted products.** Python runs the handlers of signals in the middle of a product of long integers too. If one
+   raises, like Ctrl-C's, the product has no result, which mypyc takes for a lack of memory: it aborts the process. So
+   the product is computed again, and the exception is raised by the next step of code that Python interprets: of
+   let_signals_in at the latest. */
+
+#ifndef WANBED_PRODUCTS_H
+#define WANBED_PRODUCTS_H
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -53,5 +57,21 @@ static inline PyObject *wanbed_multiply(PyObject *left, PyObject *right) {
 }
 
 #define PyNumber_Multiply wanbed_multiply
+
+#if __has_include("CPy.h") /* Only what multiplies is compiled with it. */
+#include "CPy.h"
+
+/* A short integer stands in a word as its double. */
+static inline CPyTagged wanbed_product(CPyTagged left, CPyTagged right) {
+    Py_ssize_t product;
+    if (CPyTagged_CheckShort(left) && CPyTagged_CheckShort(right)
+        && !__builtin_mul_overflow((Py_ssize_t)left, CPyTagged_ShortAsSsize_t(right), &product)) {
+        return (CPyTagged)product;
+    }
+    return CPyTagged_Multiply_(left, right);
+}
+
+#define CPyTagged_Multiply wanbed_product
+#endif
 
 #endif

@@ -1,4 +1,7 @@
-"""A signal's exception never aborts compiled code that multiplies long integers: it waits for an interpreted step."""
+"""Compiled code multiplies integers of any size exactly, and a signal's exception never aborts it meanwhile.
+
+The exception waits for an interpreted step.
+"""
 
 import os
 import signal
@@ -25,11 +28,16 @@ def multiply(numbers: int, step: Callable[[], None] | None) -> int:
             done += factor * factor & 1
         if step is not None:
             step()
+
+
+def product(left: int, right: int) -> int:
+    """Return the product."""
+    return left * right
 '''
 LOOP = """
 import signal, sys
 sys.path.insert(0, "built")
-from products import multiply
+from products import multiply, product
 
 def give_up(number, frame):
     raise TimeoutError("it has taken 0.1 s")
@@ -56,6 +64,16 @@ def python(folder: Path, program: str) -> "subprocess.Popen[str]":
         stdout=subprocess.PIPE,
         text=True,
     )
+
+
+def test_products_are_exact_around_the_sizes_that_are_kept_in_another_way(folder: Path) -> None:
+    program = """
+powers = [1 << bits for bits in (0, 1, 15, 29, 30, 31, 32, 33, 46, 60, 61, 62, 63, 64, 70)]
+near = [sign * (power + more) for power in powers for more in (-1, 0, 1) for sign in (-1, 1)]
+print(sum(product(left, right) != left * right for left in near for right in near), len(near))
+"""
+    output, _ = python(folder, program).communicate()
+    assert output.split() == ["0", "90"]
 
 
 def test_exception_of_a_handler_is_raised_with_its_text_by_the_next_interpreted_step(folder: Path) -> None:

@@ -1,29 +1,25 @@
-"""Keep rows of whole numbers in little memory, a few added at a time."""
+"""Keep rows of whole numbers in little memory."""
 
-import struct
 from array import array
-from collections.abc import Callable
-from functools import lru_cache
-from typing import Final
 
-_MOST: Final = (1 << 63) - 1
+from wanbed.ground.compiled_core.native_numbers import i64, vec
 
 
 class NumberRows:
-    """Whole numbers of 64 bits, row after row. What has been added last waits until ``batch`` numbers can be packed."""
+    """Whole numbers of 64 bits, row after row. Up to ``batch`` numbers that were added last wait to be packed."""
 
-    __slots__ = ("_append", "_batch", "_pack_batch", "_packed", "_waiting")
+    __slots__ = ("_batch", "_bytes", "_count", "_packed", "_waiting")
 
     def __init__(self, batch: int) -> None:
         self._batch = batch
-        self._pack_batch = _packing(batch)
         self._packed: array[int] = array("q")
-        self._append = self._packed.frombytes
-        self._waiting: list[int] = []
+        self._waiting: vec[i64] = vec[i64]([])
+        self._bytes = memoryview(b"")
+        self._count: i64 = 0
 
     def __len__(self) -> int:
         """Return how many numbers there are."""
-        return len(self._packed) + len(self._waiting)
+        return len(self._packed) + int(self._count)
 
     @property
     def numbers(self) -> "array[int]":
@@ -37,44 +33,41 @@ class NumberRows:
         self._packed.extend(row)
 
     def add_stretch(self, start_ns: int, end_ns: int, size_bytes: int) -> None:
-        """Add a row of three numbers, of which the first is not above the second. Raise OverflowError as ``extend``."""
-        if end_ns > _MOST or size_bytes > _MOST:
-            raise OverflowError
-        waiting = self._waiting
-        waiting.append(start_ns)
-        waiting.append(end_ns)
-        waiting.append(size_bytes)
-        if len(waiting) >= self._batch:
-            self._pack()
+        """Add a row of three numbers. Raise OverflowError as ``extend``."""
+        if self._count + 3 > len(self._waiting):
+            self._make_room()
+        waiting, first = self._waiting, self._count
+        waiting[first] = start_ns
+        waiting[first + 1] = end_ns
+        waiting[first + 2] = size_bytes
+        self._count = first + 3
 
     def add_span(
         self, rank: int, kind: int, iteration: int, microbatch: int, *, start_ns: int, end_ns: int, size: int, peer: int
     ) -> None:
-        """Add a row of eight numbers, whose times are in order. Raise OverflowError as ``extend``."""
-        if end_ns > _MOST or size > _MOST:
-            raise OverflowError
-        waiting = self._waiting
-        waiting.append(rank)
-        waiting.append(kind)
-        waiting.append(iteration)
-        waiting.append(microbatch)
-        waiting.append(start_ns)
-        waiting.append(end_ns)
-        waiting.append(size)
-        waiting.append(peer)
-        if len(waiting) >= self._batch:
+        """Add a row of eight numbers. Raise OverflowError as ``extend``."""
+        if self._count + 8 > len(self._waiting):
+            self._make_room()
+        waiting, first = self._waiting, self._count
+        waiting[first] = rank
+        waiting[first + 1] = kind
+        waiting[first + 2] = iteration
+        waiting[first + 3] = microbatch
+        waiting[first + 4] = start_ns
+        waiting[first + 5] = end_ns
+        waiting[first + 6] = size
+        waiting[first + 7] = peer
+        self._count = first + 8
+
+    def _make_room(self) -> None:
+        """Let a row be added to those that wait."""
+        if self._count:
             self._pack()
+        else:
+            waiting = self._waiting = vec[i64]([0] * max(self._batch, 8))
+            self._bytes = memoryview(waiting).cast("B")
 
     def _pack(self) -> None:
-        # Packed in one go they take a small part of the time that ``array.extend`` takes for them.
-        waiting = self._waiting
-        if waiting:
-            pack = self._pack_batch if len(waiting) == self._batch else _packing(len(waiting))
-            self._append(pack(*waiting))
-            waiting.clear()
-
-
-@lru_cache
-def _packing(count: int) -> Callable[..., bytes]:
-    """Return what packs so many numbers."""
-    return struct.Struct(f"{count}q").pack
+        if self._count:
+            self._packed.frombytes(self._bytes[: 8 * self._count])
+            self._count = 0

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from functools import cache
 from hashlib import sha256
-from importlib.machinery import EXTENSION_SUFFIXES
+from importlib.machinery import EXTENSION_SUFFIXES, PathFinder
 from pathlib import Path
 
 CORE_MODULES = (
@@ -40,7 +40,10 @@ CORE_MODULES = (
 A module that holds only data, and that users write or processes send to each other, is better left out.
 """
 
-ANALYSED_MODULES = ("wanbed.ground.compiled_core.own_subclasses",)
+ANALYSED_MODULES = (
+    "wanbed.ground.compiled_core.native_numbers",
+    "wanbed.ground.compiled_core.own_subclasses",
+)
 """Modules that are not compiled, but that say how others are."""
 
 _BUILT_AS = "3"
@@ -60,9 +63,19 @@ def core_sources(root: Path = ROOT) -> dict[str, bytes]:
     return {module: source_path(module, root).read_bytes() for module in (*CORE_MODULES, *ANALYSED_MODULES)}
 
 
+@cache
+def installed_arrays() -> str:
+    """Return the version of the compiler's arrays, which compiled code loads; "none" if they are not installed."""
+    found = PathFinder.find_spec("librt")
+    for folder in (found and found.submodule_search_locations) or ():
+        for record in Path(folder).parent.glob("librt-*.dist-info"):
+            return record.stem
+    return "none"
+
+
 def core_key(sources: Mapping[str, bytes]) -> str:
-    """Return the name of the core that is built from these sources for this Python: a hash of both."""
-    key = sha256(f"{_BUILT_AS} {EXTENSION_SUFFIXES[0]}".encode())
+    """Return the name of the core that is built from these sources for this Python and its arrays: a hash of all."""
+    key = sha256(f"{_BUILT_AS} {EXTENSION_SUFFIXES[0]} {installed_arrays()}".encode())
     for module, source in sources.items():
         key.update(f" {module} {len(source)} ".encode())
         key.update(source)

@@ -20,7 +20,9 @@ def compile_modules(files: list[str], analysed: list[str]) -> None:
 
     ``analysed`` are modules that are read but not compiled.
     """
-    followed = "".join(f"[mypy-{module}]\nfollow_imports = silent\n" for module in (*analysed, "mypy_extensions"))
+    followed = "".join(
+        f"[mypy-{module}]\nfollow_imports = silent\n" for module in (*analysed, "librt.vecs", "mypy_extensions")
+    )
     Path(CONFIGURATION).write_text(
         f"[mypy]\nfollow_imports = skip\nignore_missing_imports = true\n{followed}", encoding="utf-8"
     )

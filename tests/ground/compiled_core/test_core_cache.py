@@ -1,5 +1,6 @@
 """Which core a process runs: the compiled one only if it was built from the very sources that are there."""
 
+import importlib
 import subprocess
 import sys
 from importlib.machinery import EXTENSION_SUFFIXES
@@ -9,7 +10,14 @@ import pytest
 
 from tests.support.sudo import hand_over, play_sudo
 from wanbed.ground.compiled_core.core_cache import RECORD, core_files, find_core
-from wanbed.ground.compiled_core.core_modules import CORE_MODULES, ROOT, core_key, core_sources, source_path
+from wanbed.ground.compiled_core.core_modules import (
+    CORE_MODULES,
+    ROOT,
+    core_key,
+    core_sources,
+    installed_arrays,
+    source_path,
+)
 
 KEY = "0123456789abcdef"
 
@@ -62,6 +70,26 @@ def test_every_change_of_a_source_changes_the_key() -> None:
     first, second = list(sources)[:2]
     moved = {**sources, first: sources[first] + sources[second][:1], second: sources[second][1:]}
     assert core_key(moved) != key
+
+
+def test_the_key_has_the_version_of_the_arrays_that_compiled_code_loads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sources, keys = core_sources(), set()
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    for version in (None, "1.0", "1.1"):
+        if version is not None:
+            (tmp_path / "librt").mkdir()
+            (tmp_path / f"librt-{version}.dist-info").mkdir()
+        installed_arrays.cache_clear()
+        importlib.invalidate_caches()
+        keys.add(core_key(sources))
+        if version is not None:
+            (tmp_path / "librt").rmdir()
+            (tmp_path / f"librt-{version}.dist-info").rmdir()
+    monkeypatch.undo()
+    installed_arrays.cache_clear()
+    assert len(keys) == 3
 
 
 def test_the_extensions_stand_in_folders_like_the_sources(tmp_path: Path) -> None:

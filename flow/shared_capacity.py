@@ -334,6 +334,7 @@ class _Sharing(Event):
 
     def __init__(self, capacity: SharedCapacity) -> None:
         self.turn = 0
+        self.following = None
         self.capacity = capacity
 
     def happen(self, now_ns: int) -> None:

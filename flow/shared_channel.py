@@ -39,6 +39,7 @@ class _GoingOn(Event):
 
     def __init__(self, channel: "SharedChannel") -> None:
         self.turn = 0
+        self.following = None
         self.channel = channel
 
     def happen(self, now_ns: int) -> None:
@@ -56,6 +57,7 @@ class _Acknowledging(Event):
 
     def __init__(self, channel: "SharedChannel", delay: Delay) -> None:
         self.turn = 0
+        self.following = None
         self.channel = channel
         self.delay = delay
         self.asked_before = False

@@ -30,6 +30,7 @@ class _StretchEnd(Event):
 
     def __init__(self, sender: Sender) -> None:
         self.turn = 0
+        self.following = None
         self.sender = sender
         self.is_due = False
 
@@ -252,6 +253,7 @@ class _FirstEnd(Event):
 
     def __init__(self, stream: Stream, version: int) -> None:
         self.turn = 0
+        self.following = None
         self.stream = stream
         self.version = version
 

@@ -72,6 +72,7 @@ class _Ended(Event):
 
     def __init__(self, training: "Training", rank: RankState, action: Action, start_ns: int, end_ns: int) -> None:
         self.turn = 0
+        self.following = None
         self.training = training
         self.rank = rank
         self.action = action
@@ -123,6 +124,7 @@ class _Sent(Delivery):
         is_awaited: bool = False,
     ) -> None:
         self.turn = 0
+        self.following = None
         self.is_awaited = is_awaited
         self.training = training
         self.sender = sender

@@ -29,6 +29,7 @@ class Delivery(Event):
 
     def __init__(self, *, is_awaited: bool = False) -> None:
         self.turn = 0
+        self.following = None
         self.is_awaited = is_awaited
 
     def known(self, first_left_ns: int, last_left_ns: int, first_arrival_ns: int, last_arrival_ns: int) -> None:
@@ -237,6 +238,7 @@ class _PartThere(Event):
 
     def __init__(self, part: _Part) -> None:
         self.turn = 0
+        self.following = None
         self.part = part
 
     def happen(self, now_ns: int) -> None:

@@ -179,6 +179,7 @@ class _ChunkArrived(Event):
 
     def __init__(self, ring_round: "_SharedRound", position: int, step: int, *, is_whole: bool) -> None:
         self.turn = 0
+        self.following = None
         self.ring_round = ring_round
         self.position = position
         self.step = step
@@ -199,6 +200,7 @@ class _SegmentLeft(Event):
 
     def __init__(self, ring_round: "_SharedRound", position: int, step: int, left_ns: int) -> None:
         self.turn = 0
+        self.following = None
         self.ring_round = ring_round
         self.position = position
         self.step = step

@@ -128,13 +128,13 @@ class CongestionWindow:
         flown_bytes: int,
         most_bytes: int,
         later_ns: int = 0,
-        held_bytes: int | None = None,
+        held_bytes: int = 0,
     ) -> None:
         """Handle that ``acknowledged_bytes`` are acknowledged while ``flown_bytes`` were in flight.
 
         The window grows to at most ``most_bytes``. ``later_ns`` is how long the acknowledgements waited behind bytes of
         the other direction. ``held_bytes`` is the payload of an RTT at the rate at which the acknowledged bytes left,
-        None for the line's full rate.
+        0 for the line's full rate.
         """
         if self._round_left <= 0:
             self._round_left, self._round_acknowledged = flown_bytes, 0
@@ -157,7 +157,7 @@ class CongestionWindow:
         self._opening += opening
         self._settled += min(settled, room - opening)
         if self._held is not None and self._opening:
-            self._leave_slow_start(flown_bytes, self._held if held_bytes is None else min(held_bytes, self._held))
+            self._leave_slow_start(flown_bytes, min(held_bytes, self._held) if held_bytes else self._held)
 
     def halve(self) -> None:
         """Halve the window after a timeout of idle."""

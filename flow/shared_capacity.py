@@ -266,7 +266,7 @@ class NodePairFlow:
         self.number = number
         self.resources = tuple(resources)
         self.channels = 0
-        self.sending: dict[Sender, None] = {}
+        self.sending: list[Sender] = []
         self.opposite: NodePairFlow | None = None
         self.courses: list[CapacityCourse] = []
         """The resources on its path whose capacities change."""
@@ -293,17 +293,17 @@ class NodePairFlow:
         """The rate of all its channels together, 0 until it has one."""
         return self.fixed_bps if self.group is None else self.group.rate_bps
 
-    def acknowledged_later_ns(self, now_ns: int) -> int | None:
+    def acknowledged_later_ns(self, now_ns: int) -> int:
         """Return how long an acknowledgement sent now waits for the bytes queued before it.
 
-        Return None while the opposite direction sends but has no rate yet.
+        Return -1 while the opposite direction sends but has no rate yet.
         """
         opposite = self.opposite
         if opposite is None or not opposite.sending:
             return 0
         rate_bps = opposite.rate_bps
         if not rate_bps:
-            return None
+            return -1
         queued_bits_ns = 0
         for channel in opposite.sending:
             queued_bits_ns += channel.queued_bits_ns(now_ns)
@@ -400,7 +400,7 @@ class SharedCapacity:
 
     def begin(self, channel: Sender, flow: NodePairFlow, now_ns: int) -> None:
         """Let ``channel`` of ``flow`` send from now on. It gets its rate at the same instant."""
-        flow.sending[channel] = None
+        flow.sending.append(channel)
         flow.is_renewed = False
         self._touch(flow, now_ns)
         for course in flow.courses:
@@ -455,7 +455,7 @@ class SharedCapacity:
 
     def stop(self, channel: Sender, flow: NodePairFlow, now_ns: int) -> None:
         """Handle that ``channel`` of ``flow`` has stopped sending."""
-        del flow.sending[channel]
+        flow.sending.remove(channel)
         if not flow.sending:
             self._ungroup(flow)
         self._touch(flow, now_ns)
@@ -575,8 +575,7 @@ class SharedCapacity:
                 seeds[group] = None
         if seeds:
             self._set_rates(self._affected([group for group in seeds if group.sending]), now_ns)
-        if len(splits) > 1:
-            splits.sort(key=_number)
+        _sort(splits)
         for flow in splits:
             self._split(flow, now_ns)
         if self._changed:
@@ -709,11 +708,11 @@ class SharedCapacity:
         sending = flow.sending
         count = len(sending)
         if count == 1:
-            for channel in sending:
-                if flow.group is None:
-                    channel.send_at(max(flow.fixed_bps, 1), now_ns, self._first_turn + position)
-                else:
-                    self._give(channel, flow, (1, 0, False, channel.payload_share), now_ns, position)
+            only = sending[0]
+            if flow.group is None:
+                only.send_at(max(flow.fixed_bps, 1), now_ns, self._first_turn + position)
+            else:
+                self._give(only, flow, (1, 0, False, only.payload_share), now_ns, position)
         else:
             bursts = [channel for channel in sending if channel.is_burst]
             for channel in sending:
@@ -747,6 +746,16 @@ def _move(flows: Iterable[NodePairFlow], moved: list[NodePairFlow]) -> None:
         if not flow.is_moved:
             flow.is_moved = True
             moved.append(flow)
+
+
+def _sort(flows: list[NodePairFlow]) -> None:
+    """Sort flows by number, in which order they mostly are already."""
+    before = -1
+    for flow in flows:
+        if flow.number < before:
+            flows.sort(key=_number)
+            return
+        before = flow.number
 
 
 def _number(flow: NodePairFlow) -> int:

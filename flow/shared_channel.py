@@ -28,6 +28,9 @@ _MOST_STEPS: Final = 1000
 """The most windows of a transfer that are followed one by one only because the opposite direction may delay them."""
 
 
+_NOT_YET: Final = -1
+"""The time of an instant that has not come."""
+
 _NOTHING: Final = Transfer(0, 0)
 """The transfer of a channel that has had none yet."""
 
@@ -47,19 +50,19 @@ class _GoingOn(Event):
         self.channel.go_on(now_ns)
 
 
-class _Acknowledging(Event):
+class _Acknowledging(Delay):
     """The first acknowledgement of a stretch, which is sent now and may have to wait at the other end.
 
     ``asked_before`` is whether the opposite direction had no rate yet at this instant.
     """
 
-    __slots__ = ("asked_before", "channel", "delay")
+    __slots__ = ("asked_before", "channel")
 
-    def __init__(self, channel: "SharedChannel", delay: Delay) -> None:
+    def __init__(self, channel: "SharedChannel") -> None:
         self.turn = 0
         self.following = None
+        self.later_ns = self.noticed_ns = 0
         self.channel = channel
-        self.delay = delay
         self.asked_before = False
 
     def happen(self, now_ns: int) -> None:
@@ -85,7 +88,7 @@ class SharedChannel(Sender):
         self._window = window
         self._open_bytes = line.payload_per_rtt()
         self._openly = False
-        self._delay: Delay | None = None
+        self._acknowledging: _Acknowledging | None = None
         self.capacity = capacity
         # What is queued, from the transfer that is under way to the last one, which counts only if there is one.
         self._first: Transfer | None = None
@@ -94,11 +97,11 @@ class SharedChannel(Sender):
         self._queued = 0
         self._is_in_flow = False
         self._steps = 0
-        self._first_ns: int | None = None
-        self._let_out_ns: int | None = None
+        self._first_ns = _NOT_YET
+        self._let_out_ns = _NOT_YET
         self._is_accepted = False
         self._limited = False
-        self._part_ns: int | None = None
+        self._part_ns = _NOT_YET
         self._carried_bits_ns = 0
         self._going_on = _GoingOn(self)
 
@@ -128,7 +131,7 @@ class SharedChannel(Sender):
         self._unsent = transfer.size_bytes
         self._queued -= self._unsent
         self._steps = 0
-        self._first_ns = self._let_out_ns = None
+        self._first_ns = self._let_out_ns = _NOT_YET
         self._is_accepted = False
         available_ns, now_ns = transfer.available_ns, self.events.now_ns
         self.events.add(available_ns if available_ns > now_ns else now_ns, self._going_on)
@@ -153,9 +156,9 @@ class SharedChannel(Sender):
         transfer = self._current
         if transfer.is_watched and not self._is_accepted and allowed < BOUNDED:
             part = self._report_if_accepted(transfer, allowed, part, now_ns)
-        if self._let_out_ns is None:
+        if self._let_out_ns < 0:
             self._let_out_ns = now_ns
-        self._part_ns, self._delay = None, None if alone else Delay()
+        self._part_ns, self._acknowledging = _NOT_YET, None if alone else _Acknowledging(self)
         self.load(part, self._carried_bits_ns, now_ns)
         self.is_burst = transfer.at_once and part <= allowed < BOUNDED
         self._begin(now_ns)
@@ -188,25 +191,25 @@ class SharedChannel(Sender):
     def begins(self, now_ns: int, turn: int) -> None:
         """Handle that the first byte of a stretch leaves now."""
         self._part_ns = now_ns
-        if self._first_ns is None:
+        if self._first_ns < 0:
             self._first_ns = now_ns
-        delay = self._delay
-        if delay is not None:
-            self.events.add_in_turn(now_ns + self.line.latency_ns, turn, _Acknowledging(self, delay))
+        acknowledging = self._acknowledging
+        if acknowledging is not None:
+            self.events.add_in_turn(now_ns + self.line.latency_ns, turn, acknowledging)
 
     def set_delay(self, now_ns: int, acknowledging: _Acknowledging) -> None:
         """Set how long the first acknowledgement of a stretch, which is sent now, waits at the other end."""
         later_ns = self._flow.acknowledged_later_ns(now_ns)
-        if later_ns is None and not acknowledging.asked_before:
+        if later_ns < 0 and not acknowledging.asked_before:
             # The opposite direction continues at this instant, and gets its rate at the end of it.
             acknowledging.asked_before = True
             self.events.add(now_ns, acknowledging)
-        acknowledging.delay.later_ns = later_ns or 0
+        acknowledging.later_ns = acknowledging.noticed_ns = max(later_ns, 0)
 
     def queued_bits_ns(self, now_ns: int) -> int:
         """Return the value that ``Sender.queued_bits_ns`` describes."""
         # Acknowledgements during the stretch, also of its own first bytes, have let out more bytes behind it.
-        begun_ns = now_ns if self._part_ns is None else self._part_ns
+        begun_ns = now_ns if self._part_ns < 0 else self._part_ns
         acknowledged_ns = max(now_ns - begun_ns - self._window.rtt_ns, 0)
         own = min(self.rate_bps * self.payload_share * acknowledged_ns // self.bits_ns_per_byte, self.part_bytes)
         allowed = self._window.allowance_without_growth(now_ns) + own
@@ -216,11 +219,10 @@ class SharedChannel(Sender):
 
     def ends(self, now_ns: int) -> None:
         """Handle that the stretch has left: begin the next one, or end the transfer."""
-        assert self._part_ns is not None
         if self._openly:
             self._window.sent_openly(now_ns, self.part_bytes)
         else:
-            self._window.sent(self._part_ns, now_ns, self.part_bytes, self._delay, limited=self._limited)
+            self._window.sent(self._part_ns, now_ns, self.part_bytes, self._acknowledging, limited=self._limited)
         self._unsent -= self.part_bytes
         # A stretch ends on a whole nanosecond. One that only continues begins with the fraction left by the last one.
         self._carried_bits_ns = self.left_bits_ns(now_ns) if self._unsent and self._openly else 0
@@ -233,9 +235,9 @@ class SharedChannel(Sender):
     def _end_transfer(self, now_ns: int) -> None:
         transfer = self._current
         following = transfer.following
-        first_ns = now_ns if self._first_ns is None else self._first_ns
+        first_ns = now_ns if self._first_ns < 0 else self._first_ns
         # Each connection sends its first round when its window lets it out, although the whole transfer waits in line.
-        let_out_ns = now_ns if self._let_out_ns is None else self._let_out_ns
+        let_out_ns = now_ns if self._let_out_ns < 0 else self._let_out_ns
         last_ns = self._window.last_byte_ns(let_out_ns, now_ns, transfer.striping, self.line)
         if following is None:
             self._first = None
@@ -332,7 +334,7 @@ class ChangingChannel(SharedChannel):
     def _send_accepted(self, now_ns: int) -> None:
         self._sends_accepted = True
         self._limited = self.is_burst = False
-        self._part_ns = self._delay = None
+        self._part_ns, self._acknowledging = _NOT_YET, None
         self.load(self._accepted_bytes, self._carried_bits_ns, now_ns)
         self._begin(now_ns)
 
@@ -344,7 +346,7 @@ class ChangingChannel(SharedChannel):
 
     def _link_changes(self, now_ns: int, _: None) -> None:
         self._armed = False
-        if not self._sends or self._part_ns is None:
+        if not self._sends or self._part_ns < 0:
             return
         waiting = self._waiting_bytes(now_ns)
         self._meet_changes(now_ns)

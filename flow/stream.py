@@ -170,7 +170,7 @@ class Sender(Channel):
             return
         self._added_turn = turn
         rate_bps = self.rate_bps
-        if self._is_whole and self.stream is None and now_ns == self._since_ns and not self._carried_in_bits_ns:
+        if self._is_whole and now_ns == self._since_ns and not self._carried_in_bits_ns:
             if rate_bps != self._reduced_bps:
                 self._reduce(rate_bps)
             remaining_ns = -(-self.part_bytes * self._byte_ns // self._of)
@@ -271,10 +271,12 @@ class Stream:
 
     __slots__ = (
         "_armed_ns",
+        "_asked_ns",
         "_ending",
         "_entries",
         "_events",
         "_served",
+        "_served_then",
         "_version",
         "changes",
         "members",
@@ -299,7 +301,9 @@ class Stream:
         """The turn in which the members' ends were last set; that of each is later by its position."""
         self.times_ns = array("q", [0])
         self.rates_bps = array("q", [0])
-        self._served = 0
+        # What has been served at the last change, and at the time for which somebody asked last.
+        self._served = self._served_then = 0
+        self._asked_ns = 0
         self._ending: list[tuple[int, int, Sender]] = []
         self._entries = 0
         self._armed_ns = -1
@@ -307,15 +311,16 @@ class Stream:
 
     def served(self, now_ns: int) -> int:
         """Return the service of a member that has always been there."""
-        if now_ns == self.since_ns:
-            return self._served
-        return self._served + self.rate_bps * self.payload_share * (now_ns - self.since_ns)
+        if now_ns != self._asked_ns:
+            self._asked_ns = now_ns
+            self._served_then = self._served + self.rate_bps * self.payload_share * (now_ns - self.since_ns)
+        return self._served_then
 
     def set_rate(self, rate_bps: int, now_ns: int, turn: int) -> None:
         """Serve each member at ``rate_bps`` from now on."""
         if rate_bps == self.rate_bps:
             return
-        self._served = self.served(now_ns)
+        self._served = self._served_then = self.served(now_ns)
         self.rate_bps, self.since_ns, self.turn = rate_bps, now_ns, turn
         self.changes += 1
         self.times_ns.append(now_ns)

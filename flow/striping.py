@@ -52,7 +52,7 @@ class Connections:
     idle time of more than ``timeout_ns`` a connection's window is halved for every whole timeout; None for never.
     """
 
-    __slots__ = ("_congestion", "_initial", "_last_ns", "_next", "_timeout_ns", "_unchanged", "_window")
+    __slots__ = ("_all_last_ns", "_congestion", "_initial", "_last_ns", "_next", "_timeout_ns", "_unchanged", "_window")
 
     def __init__(
         self, connections: int, window_bytes: int | None, initial_bytes: int, timeout_ns: int | None = None
@@ -61,7 +61,9 @@ class Connections:
         self._initial = initial_bytes
         self._timeout_ns = timeout_ns
         self._congestion = [initial_bytes] * connections
-        self._last_ns = [0] * connections
+        # When each was used last; no list while all were used last at the same time.
+        self._last_ns: list[int] = []
+        self._all_last_ns = 0
         self._next = 0
         # The striping that has recently changed no window, and how many connections it has used without a change.
         self._unchanged: tuple[Striping | None, int] = None, 0
@@ -70,6 +72,7 @@ class Connections:
         """Return a copy, which changes by itself."""
         copied = Connections(len(self._congestion), self._window, self._initial, self._timeout_ns)
         copied._congestion, copied._last_ns = self._congestion.copy(), self._last_ns.copy()
+        copied._all_last_ns = self._all_last_ns
         copied._next, copied._unchanged = self._next, self._unchanged
         return copied
 
@@ -111,20 +114,25 @@ class Connections:
 
     def sent(self, striping: Striping, end_ns: int) -> None:
         """Handle that the transfer passed to ``waiting`` last has left by ``end_ns``."""
-        count = len(self._last_ns)
+        count = len(self._congestion)
         each, more = divmod(striping.chunks, count)
         if each:
-            self._last_ns = [end_ns] * count
+            self._last_ns, self._all_last_ns = [], end_ns
         else:
+            if not self._last_ns:
+                self._last_ns = [self._all_last_ns] * count
             for turn in range(more):
                 self._last_ns[(self._next + turn) % count] = end_ns
         self._next = (self._next + more) % count
 
     def _idle(self, connection: int, now_ns: int) -> bool:
-        return self._timeout_ns is not None and now_ns - self._last_ns[connection] > self._timeout_ns
+        return self._timeout_ns is not None and now_ns - self._used_ns(connection) > self._timeout_ns
+
+    def _used_ns(self, connection: int) -> int:
+        return self._last_ns[connection] if self._last_ns else self._all_last_ns
 
     def _narrowed(self, connection: int, now_ns: int) -> int:
-        congestion, idle_ns = self._congestion[connection], now_ns - self._last_ns[connection]
+        congestion, idle_ns = self._congestion[connection], now_ns - self._used_ns(connection)
         if self._timeout_ns is None or idle_ns <= self._timeout_ns:
             return congestion
         for _ in range(halvings(idle_ns, self._timeout_ns)):

@@ -24,9 +24,9 @@ is acknowledged when it was to be (``TcpWindow.path_changes``).
 from typing import Final
 
 from wanbed.flow.congestion_window import INITIAL_SEGMENTS, CongestionWindow, halvings
+from wanbed.flow.event_queue import Event
 from wanbed.flow.line import Line
 from wanbed.flow.striping import Connections, Striping
-from wanbed.ground.compiled_core.own_subclasses import mypyc_attr
 from wanbed.testbed.network.tcp_settings import TcpSettings
 
 LEAST_TIMEOUT_NS: Final = 200_000_000
@@ -36,19 +36,18 @@ BOUNDED: Final = 1 << 61
 """An allowance below this is limited by a window."""
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
-class Delay:
-    """The delay of acknowledgements beyond a round trip. It is set when the other end begins to send them."""
+class Delay(Event):
+    """The delay of acknowledgements beyond a round trip. It is set when the other end begins to send them.
 
-    __slots__ = ("later_ns",)
+    It may be an event too: that the other end does. HyStart judges a round by ``noticed_ns`` of it.
+    """
 
-    def __init__(self) -> None:
-        self.later_ns = 0
+    __slots__ = ("later_ns", "noticed_ns")
 
-    @property
-    def noticed_ns(self) -> int:
-        """The part of the delay by which HyStart judges a round."""
-        return self.later_ns
+    def __init__(self, later_ns: int = 0) -> None:
+        self.turn = 0
+        self.following = None
+        self.later_ns = self.noticed_ns = later_ns
 
 
 _NO_DELAY: Final = Delay()
@@ -187,7 +186,7 @@ class TcpWindow:
             if self._congestion is not None:
                 most_bytes = _UNBOUNDED if run.limited else 2 * flown
                 left_ns = run.end_ns - run.start_ns
-                held_bytes = run.size_bytes * rtt_ns // left_ns + 1 if left_ns else None
+                held_bytes = run.size_bytes * rtt_ns // left_ns + 1 if left_ns else 0
                 self._congestion.grow(run.size_bytes, flown, most_bytes, run.delay.noticed_ns, held_bytes)
             run = self._first = run.following
         if run is None:

@@ -40,10 +40,7 @@ CORE_MODULES = (
 A module that holds only data, and that users write or processes send to each other, is better left out.
 """
 
-ANALYSED_MODULES = (
-    "wanbed.ground.compiled_core.native_numbers",
-    "wanbed.ground.compiled_core.own_subclasses",
-)
+ANALYSED_MODULES = ("wanbed.ground.compiled_core.native_numbers",)
 """Modules that are not compiled, but that say how others are."""
 
 _BUILT_AS = "3"

@@ -247,9 +247,12 @@ class Training:
     def start_pending(self) -> None:
         """Ask the schedules of the ranks that something has happened to, in order of rank."""
         pending, self._pending = self._pending, []
+        before, is_sorted = -1, True
         for each in pending:
             each.is_pending = False
-        if len(pending) > 1:
+            is_sorted = is_sorted and each.number >= before
+            before = each.number
+        if not is_sorted:
             pending.sort(key=_number)
         before = -1
         for each in pending:

@@ -34,31 +34,15 @@ def piece_bytes(line: Line) -> int:
     return min(_PIECE_MAX_BYTES, max(_PIECE_MIN_BYTES, line.rate_bps * _PIECE_NS // (8 * 10**9)))
 
 
-class _QueueDelay(Delay):
-    """The delay by queues: on the way, and on the way back. HyStart judges only the first bytes of a round by it."""
-
-    __slots__ = ("_noticed_ns",)
-
-    def __init__(self) -> None:
-        self.later_ns = _PENDING_NS
-        self._noticed_ns = 0
-
-    @property
-    def noticed_ns(self) -> int:
-        """The part of the delay by which HyStart judges a round."""
-        return self._noticed_ns
-
-    def notice(self, later_ns: int) -> None:
-        """Let HyStart see a delay."""
-        self._noticed_ns += later_ns
-
-
 class _Piece:
-    """Bytes that were let out together at ``let_out_ns``; without bytes, the connection's end."""
+    """Bytes that were let out together at ``let_out_ns``; without bytes, the connection's end.
+
+    ``delay`` is by queues: on the way, and on the way back. HyStart judges only the first bytes of a round by it.
+    """
 
     __slots__ = ("begins_round", "data", "delay", "let_out_ns")
 
-    def __init__(self, data: memoryview, let_out_ns: int, delay: _QueueDelay, *, begins_round: bool) -> None:
+    def __init__(self, data: memoryview, let_out_ns: int, delay: Delay, *, begins_round: bool) -> None:
         self.data = data
         self.let_out_ns = let_out_ns
         self.delay = delay
@@ -143,7 +127,8 @@ class RelayFlow:
             self._let_out(data, let_out_ns, limited=len(data) == allowed)
 
     def _let_out(self, data: bytes, let_out_ns: int, *, limited: bool) -> None:
-        delay = _QueueDelay()
+        delay = Delay()
+        delay.later_ns = _PENDING_NS
         begins_round = let_out_ns >= self._round_ns
         if begins_round:
             self._round_ns = let_out_ns + self._window.rtt_ns
@@ -163,7 +148,7 @@ class RelayFlow:
         if piece.begins_round and len(piece.data):
             least_ns = waited_ns if self._least_wait_ns is None else min(self._least_wait_ns, waited_ns)
             self._least_wait_ns = least_ns
-            piece.delay.notice(waited_ns - least_ns)
+            piece.delay.noticed_ns += waited_ns - least_ns
         arrival_ns = end_ns + self._lane.line.latency_ns - self._trim_ns()
         self._events.at(arrival_ns, self._arrive, piece)
         self._await_credit()
@@ -174,7 +159,7 @@ class RelayFlow:
         if waits_ns and len(piece.data):
             piece.delay.later_ns += waits_ns
             if piece.begins_round:
-                piece.delay.notice(waits_ns)
+                piece.delay.noticed_ns += waits_ns
         self._arrived.append(piece)
         if len(self._arrived) == 1:
             self._hand_on(now_ns)

@@ -151,7 +151,7 @@ def test_an_acknowledgement_waits_for_what_the_other_direction_has_queued() -> N
     capacity.expect(back)
     channel.start(0)
     capacity.begin(channel, back, 0)
-    assert there.acknowledged_later_ns(0) is None, "it sends, at no rate yet"
+    assert there.acknowledged_later_ns(0) == -1, "it sends, at no rate yet"
     events.handle_next_instant()
     assert there.acknowledged_later_ns(0) == ENDLESS_BYTES * 8 * 10**9 // 50
     assert back.acknowledged_later_ns(0) == 0

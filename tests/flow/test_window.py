@@ -86,8 +86,7 @@ def test_idle_halves_the_congestion_window_for_every_timeout_down_to_the_initial
 
 
 def test_who_waits_for_late_acknowledgements_is_not_idle() -> None:
-    window, delay = TcpWindow(RTT_NS, None, slow_start()), Delay()
-    delay.later_ns = 10 * RTT_NS
+    window, delay = TcpWindow(RTT_NS, None, slow_start()), Delay(10 * RTT_NS)
     window.sent(0, 0, window.allowance(0), delay, limited=True)
     assert window.next_credit_ns == 11 * RTT_NS
     assert window.allowance(11 * RTT_NS) == 2 * INITIAL
@@ -181,8 +180,7 @@ def test_bytes_that_leave_without_a_break_are_acknowledged_together_for_up_to_a_
     window.sent(RTT_NS, RTT_NS + 1, 100)
     assert window.flights() == [(0, RTT_NS), (RTT_NS, 2 * RTT_NS)]
     window.sent(RTT_NS + 2, RTT_NS + 3, 100)
-    late = Delay()
-    late.later_ns = 7
+    late = Delay(7)
     window.sent(RTT_NS + 3, RTT_NS + 4, 100, late)
     assert window.flights()[2:] == [(RTT_NS + 2, 2 * RTT_NS + 2), (RTT_NS + 3, 2 * RTT_NS + 3 + 7)]
 
@@ -196,8 +194,7 @@ def test_what_room_acknowledgements_will_have_made_can_be_asked_without_a_change
 ) -> None:
     window, now_ns = TcpWindow(RTT_NS, WINDOW, None), 0
     for gap_ns, lasts_ns, size_bytes in sends:
-        delay = Delay()
-        delay.later_ns = size_bytes
+        delay = Delay(size_bytes)
         now_ns += gap_ns
         window.sent(now_ns, now_ns + lasts_ns, size_bytes, delay)
         now_ns += lasts_ns
@@ -245,8 +242,7 @@ def test_a_timeout_is_a_round_trip_and_twice_of_it_at_first_but_200_ms_at_least(
 def test_acknowledgements_that_come_late_make_the_timeout_longer() -> None:
     idle_ns = 290_000_000
     for later_ns, narrower in ((0, 2), (40_000_000, 1)):
-        window, delay = TcpWindow(RTT_NS, None, slow_start()), Delay()
-        delay.later_ns = later_ns
+        window, delay = TcpWindow(RTT_NS, None, slow_start()), Delay(later_ns)
         for at_ns in (0, 2 * RTT_NS):
             window.sent(at_ns, at_ns, window.allowance(at_ns), delay, limited=True)
         window.allowance(4 * RTT_NS)
@@ -291,8 +287,7 @@ def test_what_is_answered_at_once_frees_the_window_and_does_not_open_it() -> Non
 
 def test_acknowledgements_that_waited_long_end_slow_start_where_a_line_has_a_rate() -> None:
     for held_bytes, factor in ((10**9, 21 / 20), (None, 2)):
-        window, late = TcpWindow(RTT_NS, None, slow_start(held_bytes=held_bytes)), Delay()
-        late.later_ns = 20_000_000
+        window, late = TcpWindow(RTT_NS, None, slow_start(held_bytes=held_bytes)), Delay(20_000_000)
         fast(window).transmit(0, 2 * INITIAL)
         now_ns = 2 * RTT_NS
         window.sent(now_ns, now_ns, window.allowance(now_ns), late, limited=True)
@@ -309,8 +304,7 @@ Step = tuple[str, int]
 def step(window: TcpWindow, now_ns: int, how: Step) -> None:
     what, amount = how
     if what == "send":
-        late = Delay()
-        late.later_ns = amount * 100
+        late = Delay(amount * 100)
         size_bytes = max(window.allowance(now_ns), 0) * amount // 100
         window.sent(now_ns, now_ns + amount, size_bytes, late if amount % 3 else None, limited=amount > 50)
     elif what == "open":

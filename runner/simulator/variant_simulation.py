@@ -31,7 +31,7 @@ from wanbed.runner.simulator.channels.packet_channel import PacketChannel
 from wanbed.runner.simulator.channels.relayed_transfers import Leg, RelayedTransfers, WithinHost
 from wanbed.runner.simulator.channels.transfers import OwnTransfers, SharedTransfers, Transfers
 from wanbed.runner.simulator.channels.wan_traffic import Crossing, wan_traffic
-from wanbed.runner.simulator.event_run import run_events
+from wanbed.runner.simulator.event_run import no_garbage_collection, run_events
 from wanbed.runner.simulator.rings.ring import NormRing
 from wanbed.runner.simulator.rings.rings import Rings, ring_ends
 from wanbed.runner.simulator.rings.rings_apart import rings_apart, rings_met, watched_hosts
@@ -236,6 +236,7 @@ class _RunningJob:
         return [*self.boundaries.crossed(), *self.rings.crossed(), *norm]
 
 
+@no_garbage_collection()
 def _train(jobs: Sequence[_Job], own: _Job, pulse: Pulse | None, apart: frozenset[int]) -> _Trained:
     """Simulate all jobs on one network, and return the outcome of ``own``.
 

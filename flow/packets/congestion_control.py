@@ -21,7 +21,7 @@ from wanbed.flow.packets.tick import MET_AT_ONCE, TICK_NS, Ticks
 _HIGH_GAIN: Final = 2.885
 _DRAIN_GAIN: Final = 1 / 2.885
 _WINDOW_GAIN: Final = 2.0
-_CYCLE: Final = (1.25, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0)
+_CYCLE: Final[tuple[float, ...]] = (1.25, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0)
 _ROUNDS: Final = 10
 _FULL_GROWTH: Final = 1.25
 _FULL_ROUNDS: Final = 3

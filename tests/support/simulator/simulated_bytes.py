@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from tests.support.simulator.drawn_companions import drawn_beside
 from wanbed.flow.number_rows import NumberRows
 from wanbed.ground.compiled_core.core_cache import present_core
 from wanbed.ground.errors import WanbedError
@@ -28,6 +29,8 @@ from wanbed.workloads.schedules.registry import schedule_names
 
 OWN = "tests.support.runner.failing_schedules"
 FAILING = ("Deadlocks", "Raises", "ChoosesText", "ChoosesAgain", "SendsFar", "TooLong", "ListsText", "ChoosesNothing")
+PROBING = (2, 22, 46)
+"""Drawn companions whose packets BBR paces until it probes for more rate."""
 VIRTUAL = ("interleaved-1f1b", "zb-v")
 REFUSED: tuple[tuple[str, dict[str, Any]], ...] = (
     ("1f1b", {"warmup_depth": 1.5}),
@@ -189,6 +192,8 @@ def lines(number: int) -> Iterator[str]:
     """Yield a line for each experiment."""
     for each in range(number):
         yield f"drawn {each}: {of(drawn(each))}"
+    for each in PROBING:
+        yield f"probing {each}: {of(drawn_beside(each))}"
     for name in FAILING:
         yield f"{name}: {failing(f'{OWN}:{name}')}"
     for schedule, options in REFUSED:

@@ -52,7 +52,7 @@ def replay_document(
     """Return an experiment that replays the trace over the topology of ``document``, each rank where it was."""
     (written,) = document["variants"]
     return {
-        "topology": document["topology"],
+        **{name: document[name] for name in ("topology", "engine") if name in document},
         "compute": {"trace": str(folder)},
         "training": {"iterations": iterations, "warmup": 0},
         "variants": [

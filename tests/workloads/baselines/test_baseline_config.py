@@ -44,7 +44,7 @@ def test_a_config_reads_back_as_written(tmp_path: Path) -> None:
             {"shape": {"schedule": "gpipe"}},
             "shape.schedule: 'gpipe' is none of torch-gpipe, torch-1f1b, torch-zb, torch-",
         ),
-        ({"learning": {"precision": "fp64"}}, "learning.precision: 'fp64' is none of fp32, bf16"),
+        ({"learning": {"precision": "fp64"}}, "learning.precision: torch does not train in 'fp64': fp32, bf16"),
         ({"place": {"rank": 4}}, "place.rank: 4, where stage 2 of pipeline 1 is rank 5"),
         ({"place": {"stage": 3}}, "place.stage: 3 is none of the 3 stages"),
         ({"place": {"pipeline": 2}}, "place.pipeline: 2 is none of the 2 pipelines"),

@@ -111,7 +111,9 @@ def test_a_measured_iteration_is_repeated_iteration_after_iteration(tmp_path: Pa
         "topology": {"datacenters": [{"name": each, "hosts": 2} for each in "ab"], "wan": {"latency": "20ms"}},
         "compute": {"forward": "9ms", "optimizer": "2ms", "activation": "2MiB", "gradient": "4MB"},
         "training": {"stages": stages, "pipelines": 2, "microbatches": 4, "iterations": 3, "warmup": 0},
-        "variants": [{"name": schedule, "schedule": schedule}],
+        "engine": "simulate",
+        # Packets of a trace are not followed.
+        "variants": [{"name": schedule, "schedule": schedule, "transport": {"model": "mean"}}],
     }
     if stages == 1:
         del document["compute"]["activation"]

@@ -26,7 +26,7 @@ _DECISIVE = ("kind", "options", "profile", "trace")
 def check_variant_in_use(written: WrittenVariant) -> None:
     """Raise InputError for a field of the variant that its training does not use, and for prefill in its bubbles."""
     schedule = written.variant.schedule
-    if written.spec.prefill is not None and written.variant.prefill != "none":
+    if written.is_prefilled:
         title = training_title(schedule)
         raise InputError(f"{written.field}.prefill: the bubbles of {title} are not known: give prefill: none")
     for path in _given_to_variant(written.variant):

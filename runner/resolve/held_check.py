@@ -32,6 +32,6 @@ def check_held(written: WrittenVariant, schedule: type[Schedule] | None) -> Iter
         f"{field}.prefill",
         "bubbles are forecast for GPUs that go on when their message has left",
         f"{until_left}, or prefill: none",
-        when=held and written.spec.prefill is not None and variant.prefill != "none",
+        when=held and written.is_prefilled,
         leave="",
     )

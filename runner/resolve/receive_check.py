@@ -34,7 +34,7 @@ def check_receive(written: WrittenVariant, schedule: type[Schedule] | None) -> I
         f"{field}.prefill",
         "a GPU that receives is not idle, and no bubble is left to fill",
         f"{_BUFFERS}, or prefill: none",
-        when=blocks and written.spec.prefill is not None and written.variant.prefill != "none",
+        when=blocks and written.is_prefilled,
         leave="",
     )
 

@@ -56,6 +56,11 @@ class WrittenVariant:
         return None if run is None else measured_times(self.directory / run, self.variant.name, self.values)
 
     @property
+    def is_prefilled(self) -> bool:
+        """Tell whether the experiment's prefill goes into the bubbles of this variant."""
+        return self.spec.prefill is not None and self.variant.prefill != "none"
+
+    @property
     def field(self) -> str:
         """The path of the variant in the experiment file, for error messages."""
         return f"variants.{self.position}"

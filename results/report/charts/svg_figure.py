@@ -38,7 +38,7 @@ _EDGE_PT, _BETWEEN_PT = 3.0, 11.0
 _LINE_EM = 1.2
 
 _CAPITAL_EM, _DESCENT_EM = 0.73, 0.24
-"""How far capital letters reach above the line that text stands on, and how far any letter reaches below it."""
+"""The reach of capital letters above the line that text stands on, and of any letter below it."""
 
 _DASHES = {"--": (3.7, 1.6), ":": (1.0, 1.65), "-.": (6.4, 1.6, 1.0, 1.6)}
 """The dashes and gaps of lines, as multiples of their width."""
@@ -54,7 +54,7 @@ _ALONG_EM, _UP_EM = 3.0, 2.0
 """The least distance of the ticks of a horizontal and of a vertical axis."""
 
 GRID_LAYER, AREA_LAYER, LINE_LAYER, TEXT_LAYER = 0.5, 1.0, 2.0, 3.0
-"""What is drawn over what: matplotlib's ``zorder`` where nothing else is asked for."""
+"""The order of drawing, later over earlier: matplotlib's ``zorder`` where nothing else is asked for."""
 
 
 def _number(value: float) -> str:
@@ -195,7 +195,7 @@ class _Place:
 
 @dataclass
 class _Axis:
-    """What is written beside one axis of a panel. ``places`` are None for ticks that fit."""
+    """The text beside one axis of a panel. ``places`` are None for ticks that fit."""
 
     label: str = ""
     limits: tuple[float, float] = (0.0, 1.0)

@@ -393,7 +393,7 @@ def _check_company(options: SynchronizationOptions, written: WrittenVariant) -> 
             "prefill",
             "bubbles are forecast for replicas that sum gradients in every iteration",
             "give prefill: none",
-            when=written.spec.prefill is not None and variant.prefill != "none",
+            when=written.is_prefilled,
             leave="",
         ),
         Exclusion(

@@ -247,7 +247,7 @@ class Synchronizations:
         self._rows = rows
         self._under_way: dict[int, _UnderWay] = {}
         self.begin_beside_backward = seldom is not None and seldom.begins_beside_backward
-        """Whether a synchronisation begins in the backward that completes an iteration's gradients."""
+        """Tell whether a synchronisation begins in the backward that completes an iteration's gradients."""
 
     def compute_gradients(self, rank: RankState, start_ns: int, end_ns: int) -> None:
         """Begin a synchronisation in the backward that completes an iteration's gradients, if one begins then."""

@@ -1,4 +1,4 @@
-"""What GPUs that are held until their message has arrived do not go with."""
+"""GPUs that are held until their message has arrived: refusals of what does not go with them."""
 
 from pathlib import Path
 from typing import Any

@@ -179,7 +179,11 @@ def test_a_program_that_is_asked_to_end_ends_and_nothing_is_printed(
 
 
 def test_output_is_read_until_the_end_that_was_asked_for(programs: Programs) -> None:
-    script = f"import signal; signal.signal(signal.SIGTERM, lambda *_: exit(print('x' * 900000))); {WAITING}"
+    # A handler that prints could interrupt the first print between its text and its end of line.
+    script = (
+        "import signal; signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM]); print('ready', flush=True); "
+        "signal.sigwait([signal.SIGTERM]); print('x' * 900000)"
+    )
     process = programs.start(programs.config(sys.executable, "-c", script))
     until_within(PATIENCE_S, lambda: ready(programs))
     process.terminate()

@@ -8,7 +8,9 @@ The rules are those of Linux 6.1 (``net/ipv4/tcp_input.c``, ``tcp_output.c``):
 - **Packets of the other direction** carry the acknowledgement if they are sent first. An end that answers soon takes
   its part for a dialogue (``pingpong``): it leaves single segments and single ends to its next packet.
 - **Anything else** waits for the next segment, or some ticks (``tcp_send_delayed_ack``).
-- **The window** begins with 64 KiB, and grows by twice what arrives (``tcp_grow_window``).
+- **The window** begins with 64 KiB, and grows by twice what arrives (``tcp_grow_window``). If it stays below 64 KiB, it
+  is not scaled and has whole segments: at the end that calls, those of before time stamps were agreed on
+  (``tcp_select_initial_window``, ``__tcp_select_window``).
 
 An acknowledgement lists all packets that have arrived, as selective acknowledgements do (RFC 2018).
 """
@@ -29,6 +31,7 @@ _IDLE_TICKS: Final = 20
 _MOST_QUICK: Final = 16
 _FIRST_WINDOW_BYTES: Final = 65_535
 _UNSCALED_BITS: Final = 15
+_TIME_STAMP_BYTES: Final = 12
 _GROWS_FROM_BYTES: Final = 128
 _FORGOTTEN: Final = 4096
 
@@ -96,9 +99,15 @@ class Receiver:
         self._is_owed, self._is_dialogue = False, has_answered
         self._quick, self._delay_ticks, self._came_tick = _MOST_QUICK - 1, _LEAST_DELAY_TICKS, 0
         self._ends = 0
-        self._most_bytes = window_bytes
-        self._window_bytes = window_bytes if window_bytes == UNLIMITED else min(window_bytes, _FIRST_WINDOW_BYTES)
         self._window_step = 1 << max(window_bytes.bit_length() - 1 - _UNSCALED_BITS, 0)
+        if self._window_step == 1:
+            first_bytes = _whole(window_bytes, segment_bytes + (0 if has_answered else _TIME_STAMP_BYTES))
+            is_wide = first_bytes > window_bytes - segment_bytes
+            self._window_bytes = first_bytes
+            self._most_bytes = first_bytes if is_wide else _whole(window_bytes, segment_bytes)
+        else:
+            self._most_bytes = window_bytes
+            self._window_bytes = window_bytes if window_bytes == UNLIMITED else _FIRST_WINDOW_BYTES
 
     def answer(self, acknowledged: Acknowledged) -> None:
         """Set what takes the acknowledgements that packets carry: the sending end of the other direction."""
@@ -229,5 +238,14 @@ class Receiver:
             if not self._quick:
                 self._delay_ticks = _LEAST_DELAY_TICKS
         self._unacknowledged_bytes, self._ends, self._due_ns, self._is_owed = 0, 0, -1, False
-        window_bytes = -(-self._window_bytes // self._window_step) * self._window_step
-        return Acknowledgement(self._next_byte, self._forgotten + len(self._log), is_duplicate, window_bytes)
+        return Acknowledgement(self._next_byte, self._forgotten + len(self._log), is_duplicate, self.told_window_bytes)
+
+    @property
+    def told_window_bytes(self) -> int:
+        """How many bytes more this end takes, in the steps in which it can say so."""
+        return -(-self._window_bytes // self._window_step) * self._window_step
+
+
+def _whole(window_bytes: int, segment_bytes: int) -> int:
+    """Return the part of a window that is whole segments, or all of a window of less than one."""
+    return window_bytes // segment_bytes * segment_bytes or window_bytes

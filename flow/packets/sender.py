@@ -208,7 +208,7 @@ class _Written:
 
 
 class TcpSender:
-    """The sending end. ``most_bytes`` may be in flight, ``unsent_bytes`` may wait to be sent.
+    """The sending end, of which ``unsent_bytes`` may wait to be sent.
 
     ``restarts`` is whether the window is reduced after a pause. ``most_segments`` is how many a packet may have, of
     ``segment_bytes`` at most each, and ``rtt_ns`` the round trip in which the connection was made and of its greeting,
@@ -222,7 +222,6 @@ class TcpSender:
         congestion: Cubic | Bbr,
         forth: Way,
         *,
-        most_bytes: int,
         unsent_bytes: int,
         restarts: bool,
         most_segments: int = 1,
@@ -238,11 +237,11 @@ class TcpSender:
         self._wakes_ns = _NEVER
         self.last_begun = 0
         self._events, self._stream, self._forth = events, stream, forth
-        self._most_bytes, self._restarts = most_bytes, restarts
+        self._restarts = restarts
         self._unsent_bytes = unsent_bytes
         self._segment_bytes = segment_bytes
         self._most_segments = max(1, min(most_segments, _MOST_BYTES // self._segment_bytes))
-        self._window_bytes = self._widest_bytes = min(most_bytes, _FIRST_WINDOW_BYTES)
+        self._window_bytes = self._widest_bytes = 0
         self._whole = self._most_segments
         self._written = _Written(self._segment_bytes)
         self._unaccepted_bytes = 0
@@ -279,6 +278,8 @@ class TcpSender:
     def connect(self, receiver: Receiver) -> None:
         """Set the other end. Call it once, before anything is sent."""
         self.receiver = receiver
+        # A window is not scaled until the connection is made.
+        self._window_bytes = self._widest_bytes = min(receiver.told_window_bytes, _FIRST_WINDOW_BYTES)
         if self._greeted_ns <= 0:
             return
         greeting = Packet(-1, 0, self._segment_bytes)
@@ -425,10 +426,9 @@ class TcpSender:
         needed = min(length, room)
         if whole <= needed:
             return whole, False
-        partial = needed % self._segment_bytes
-        # The end of what was written goes with the rest, and so does what the receive window cuts off unless more is
-        # being written (Linux: ``tcp_mss_split_point``).
-        return (needed if may_defer or needed == length else needed - partial), False
+        # The end of what was written, or of what the receive window lets out, goes with the segments before it (Linux:
+        # ``tcp_mss_split_point``).
+        return needed, False
 
     def _defers(self, length: int, room: int, free: int, most: int, now_ns: int) -> tuple[bool, bool]:
         """Return whether a packet waits to become larger, and whether for the congestion window.
@@ -563,8 +563,7 @@ class TcpSender:
             return
         is_wider = window_bytes > self._window_bytes
         if is_wider:
-            self._window_bytes = min(window_bytes, self._most_bytes)
-            self._widest_bytes = self._window_bytes
+            self._window_bytes = self._widest_bytes = window_bytes
         if until == self._seen:
             if is_wider:
                 self._push(now_ns)

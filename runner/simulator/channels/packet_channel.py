@@ -347,7 +347,6 @@ class PacketLinks:
                 channel,
                 _congestion_control(tcp.congestion, rtt_ns, seed, self._ticks),
                 forth,
-                most_bytes=tcp.window_bytes,
                 unsent_bytes=unsent_bytes,
                 restarts=tcp.restarts_after_idle,
                 most_segments=self._gateways.super_packet_frames(source) or most_frames(line.frame_bytes),

@@ -1,5 +1,7 @@
 """The receiving end: when it acknowledges, what an acknowledgement says, and what it remembers."""
 
+import pytest
+
 from tests.support.simulator.events import run_all
 from wanbed.flow.event_queue import EventQueue
 from wanbed.flow.line import PAYLOAD_BYTES
@@ -107,7 +109,28 @@ def test_a_window_begins_with_64_kib_and_grows_by_twice_what_arrives_in_its_step
         windows.append(receiving.receiver.carried(number).window_bytes)
     # 65535 and 4 segments of 1448 bytes each time, in steps of 8: 2^18 < 500 KiB < 2^19, where 16 bits tell 2^16.
     assert windows == [65_536, 71_328, 77_120, 82_912]
-    assert Receiving(window_bytes=50_000).receiver.carried(0).window_bytes == 50_000
+
+
+@pytest.mark.parametrize(
+    ("window_bytes", "called", "calling"),
+    [
+        (48_128, 33 * SIZE, 32 * (SIZE + 12)),
+        (65_535, 45 * SIZE, 44 * (SIZE + 12)),
+        (32 * SIZE + 1, 32 * SIZE, 31 * (SIZE + 12)),
+        (1000, 1000, 1000),
+    ],
+)
+def test_a_window_that_needs_no_scaling_is_told_in_whole_segments(window_bytes: int, called: int, calling: int) -> None:
+    for has_answered, first in ((True, called), (False, calling)):
+        receiving = Receiving(window_bytes=window_bytes, has_answered=has_answered)
+        assert receiving.receiver.told_window_bytes == first
+
+
+def test_the_window_of_an_end_that_called_grows_to_the_segments_with_time_stamps_that_are_in_it() -> None:
+    receiving = Receiving(size_bytes=SIZE, window_bytes=3 * SIZE + 26, has_answered=False)
+    assert receiving.receiver.told_window_bytes == 2 * (SIZE + 12)
+    receiving.receiver.arrive(0, receiving.packets[0])
+    assert receiving.receiver.told_window_bytes == 3 * SIZE
 
 
 def test_a_packet_that_answers_carries_what_is_owed_so_that_nothing_else_is_said() -> None:

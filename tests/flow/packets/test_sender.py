@@ -54,7 +54,7 @@ class Connection:
         loses: Collection[int] = (),
         *,
         congestion: Cubic | Bbr | None = None,
-        most_bytes: int = ENOUGH,
+        window_bytes: int = ENOUGH,
         unsent_bytes: int = 1 << 20,
         restarts: bool = True,
         loses_back: Collection[int] = (),
@@ -72,7 +72,6 @@ class Connection:
             self,
             self.congestion,
             self.forth,
-            most_bytes=most_bytes,
             unsent_bytes=unsent_bytes,
             restarts=restarts,
             most_segments=most_segments,
@@ -86,7 +85,13 @@ class Connection:
         self.most_waiting = 0
         self.back = LosingWay(self.events, loses_back)
         receiver = Receiver(
-            self.events, self.back, self.sender.acknowledged, self._arrived, has_answered=True, ticks=TICKS
+            self.events,
+            self.back,
+            self.sender.acknowledged,
+            self._arrived,
+            window_bytes=window_bytes,
+            has_answered=True,
+            ticks=TICKS,
         )
         self.sender.connect(receiver)
 
@@ -158,7 +163,7 @@ def test_a_packet_has_up_to_1448_bytes_of_payload_and_its_headers() -> None:
 
 
 def test_no_more_is_in_flight_than_may_be() -> None:
-    assert written(40, most_bytes=16 * PAYLOAD_BYTES).run() == {0: 10, 40: 16, 80: 14}
+    assert written(40, window_bytes=16 * PAYLOAD_BYTES).run() == {0: 10, 40: 16, 80: 14}
 
 
 def test_a_socket_has_room_while_less_than_half_of_what_may_wait_does() -> None:
@@ -293,7 +298,7 @@ def test_the_end_of_what_is_written_is_accepted_when_the_socket_is_writable() ->
 
 def test_a_buffer_has_parts_of_seventeen_pages_at_most() -> None:
     # Buffers have 22 segments while the window is narrow, 45 later. Ten segments go at once; four buffers may wait.
-    connection = Connection(unsent_bytes=4 * 22 * PAYLOAD_BYTES, most_segments=45, most_bytes=1 << 22, rtt_ns=40 * MS)
+    connection = Connection(unsent_bytes=4 * 22 * PAYLOAD_BYTES, most_segments=45, window_bytes=1 << 22, rtt_ns=40 * MS)
     connection.events.at(0, lambda now_ns, _: connection.sender.write(400_000, now_ns, 44), None)
     connection.run()
     # The last of them has parts of nine pages when the socket is writable again. What is accepted then begins with the
@@ -315,7 +320,7 @@ def test_packets_have_as_many_segments_as_are_sent_in_a_millisecond_and_at_least
 
 def test_a_packet_that_could_be_larger_waits_for_an_acknowledgement_that_comes_soon() -> None:
     # Of 16 segments that may be in flight, 15 are; the last one goes with the next.
-    connection = Connection(most_segments=45, rtt_ns=40 * MS, most_bytes=16 * PAYLOAD_BYTES)
+    connection = Connection(most_segments=45, rtt_ns=40 * MS, window_bytes=16 * PAYLOAD_BYTES)
     connection.congestion.window = 64
     connection.write(0, 15)
     connection.write(40, 20)
@@ -347,22 +352,14 @@ def test_a_packet_that_was_only_late_arrives_in_the_parts_that_its_probe_made_of
     assert (connection.sender.in_flight, connection.congestion.threshold) == (0, UNLIMITED)
 
 
-def test_what_a_receive_window_cuts_off_goes_with_the_segment_before_it_unless_more_is_being_written() -> None:
-    connection = Connection(most_bytes=5 * PAYLOAD_BYTES + 700, rtt_ns=40 * MS, most_segments=2)
-    connection.events.at(0, lambda now_ns, _: connection.sender.write(20 * PAYLOAD_BYTES, now_ns), None)
-    connection.run()
-    headers_bytes = FRAME_BYTES - PAYLOAD_BYTES
-    sent_bytes = [(at_ns // MS, wire_bytes) for at_ns, wire_bytes in connection.forth.packets]
-    assert sent_bytes[:3] == [(0, 2 * FRAME_BYTES), (0, 2 * FRAME_BYTES), (0, FRAME_BYTES)]
-    # A buffer of two segments is cut 700 bytes after the first, and the rest follows by itself.
-    cut_bytes = FRAME_BYTES + 700 + headers_bytes
-    rest_bytes = PAYLOAD_BYTES - 700 + headers_bytes
-    assert [wire_bytes for at_ms, wire_bytes in sent_bytes if at_ms == 80] == [
-        2 * FRAME_BYTES,
-        cut_bytes,
-        rest_bytes,
-        cut_bytes,
-    ]
+def test_what_a_receive_window_cuts_off_goes_with_the_segments_before_it() -> None:
+    # A first window of 64 KiB is 45 segments and 375 bytes.
+    connection = Connection(window_bytes=80_000, rtt_ns=40 * MS, most_segments=2)
+    connection.congestion.window = 100
+    connection.events.at(0, lambda now_ns, _: connection.sender.write(60 * PAYLOAD_BYTES, now_ns), None)
+    connection.run(30)
+    cut_bytes = 2 * FRAME_BYTES - PAYLOAD_BYTES + 375
+    assert [wire_bytes for _, wire_bytes in connection.forth.packets] == [2 * FRAME_BYTES] * 22 + [cut_bytes]
 
 
 def test_a_probe_sends_what_is_new_if_there_is_any_and_what_was_lost_is_sent_once() -> None:
@@ -375,7 +372,7 @@ def test_a_probe_sends_what_is_new_if_there_is_any_and_what_was_lost_is_sent_onc
 
 
 def test_a_probe_sends_nothing_new_beyond_what_may_be_in_flight() -> None:
-    connection = written(60, range(10, 20), most_bytes=10 * PAYLOAD_BYTES)
+    connection = written(60, range(10, 20), window_bytes=10 * PAYLOAD_BYTES)
     assert connection.run(160) == {0: 10, 40: 10, 138: 1}
     assert connection.sender.sent == 20 * PAYLOAD_BYTES
 

@@ -27,7 +27,9 @@ from wanbed.workloads.transport.socket_options import (
     reset_on_close,
 )
 
-_RETRY_NS = 20_000_000
+RETRY_NS = 20_000_000
+"""After so long a peer that does not listen yet is called again."""
+
 _MOST_SILENT = 256
 """Clients beside the peers' own that may be connected before their hello. Each holds a descriptor."""
 
@@ -223,7 +225,7 @@ class Rendezvous:
         self._selector.unregister(call.socket)
         call.socket.close()
         self._last_failure[call.callee.rank] = failure
-        self._retries.append((time.monotonic_ns() + _RETRY_NS, call.callee, call.index))
+        self._retries.append((time.monotonic_ns() + RETRY_NS, call.callee, call.index))
 
     def _hello(self, peer: Peer, index: int) -> Hello:
         return Hello(self._identity.run_token, self._identity.rank, index, peer.connections)

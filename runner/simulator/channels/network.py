@@ -32,6 +32,7 @@ from wanbed.testbed.network.gateway_layout import plan_gateways
 from wanbed.testbed.network.links.wan_link import LinkConditions
 from wanbed.testbed.network.shared_rate import Timers
 from wanbed.testbed.network.topology import Topology
+from wanbed.workloads.transport.rendezvous import RETRY_NS
 
 Ends = tuple[StagePlace, StagePlace]
 """The sending place and the receiving place."""
@@ -178,8 +179,12 @@ class Network(Generic[Variant]):
         if followed:
             seed = f"{self.variant.seed} {self.variant.repeat}"
             gateways = Gateways(plan_gateways(self.topology, 0, Timers.VIRTUAL), events, seed)
-            slowest_ns = max(self.of(pair).line(pair).rtt_ns for pair in followed)
-            links = PacketLinks(gateways, events, seed, met_after(self._greetings_ns(followed, gateways)))
+            greetings_ns = self._greetings_ns(followed, gateways)
+            begins_ns = max(greetings_ns.values())
+            if any(pair[0].host == pair[1].host for pair in every):
+                # The first of two ranks on a host is started first, and calls before the other listens.
+                begins_ns = max(begins_ns, RETRY_NS)
+            links = PacketLinks(gateways, events, seed, met_after(begins_ns))
             made: dict[Ends, PacketChannel] = {}
             for pair in followed:
                 of_job = self.of(pair)
@@ -193,14 +198,15 @@ class Network(Generic[Variant]):
                     tcp,
                     unsent_bytes=held_bytes(self.topology, tcp, pair, connections)[0],
                     calls=calls,
-                    greeted_ns=0 if calls else _greeted_ns(of_job.line(pair).rtt_ns, slowest_ns),
+                    # The greeting of an end that was called is acknowledged after the other end has begun, or before.
+                    greeted_ns=0 if calls else greetings_ns[pair] + of_job.line(pair).rtt_ns // 2 - begins_ns,
                 )
                 if (other_way := made.get(pair[::-1])) is not None:
                     other_way.join(made[pair])
         return channels
 
-    def _greetings_ns(self, followed: Iterable[Ends], gateways: Gateways) -> int:
-        """Return how long it takes until the ranks of all these pairs have greeted each other.
+    def _greetings_ns(self, followed: Sequence[Ends], gateways: Gateways) -> dict[Ends, int]:
+        """Return how long it takes until the ranks of each of these pairs have greeted each other.
 
         All call at once. Connections take a round trip, and greetings another. Those of all connections between two
         hosts follow each other on the line.
@@ -208,11 +214,11 @@ class Network(Generic[Variant]):
         connections: Counter[_Hosts] = Counter()
         for pair in followed:
             connections[_hosts(pair)] += self.of(pair).connections_between(pair)
-        return max(
-            2 * self.of(pair).line(pair).rtt_ns
+        return {
+            pair: 2 * self.of(pair).line(pair).rtt_ns
             + connections[_hosts(pair)] * gateways.way(*_hosts(pair)).carrying_ns(GREETING_BYTES)
             for pair in followed
-        )
+        }
 
     def _follows_packets(self, ends: Ends) -> bool:
         """Return whether packets between the two places are simulated one by one."""
@@ -367,15 +373,6 @@ class Network(Generic[Variant]):
 
 def _datacenters(ends: Ends) -> tuple[str, str]:
     return ends[0].datacenter, ends[1].datacenter
-
-
-def _greeted_ns(rtt_ns: int, slowest_ns: int) -> int:
-    """Return when the greeting of an end that was called is acknowledged, after training has begun or before.
-
-    All call at once. A connection takes a round trip, the caller's greeting half of another and the answer's way half
-    of another. Training begins when the answer has come over the slowest line.
-    """
-    return 5 * rtt_ns // 2 - 2 * slowest_ns
 
 
 def _hosts(ends: Ends) -> _Hosts:

@@ -275,6 +275,23 @@ def test_the_greeting_of_a_rank_that_was_called_is_in_flight_when_training_begin
     assert sorted(left_ms) == [0, 0, 0, 20]
 
 
+@pytest.mark.parametrize(("beside", "last_ms"), [(("east-1.0", "east-0.0"), 3), (("east-0.0", "east-0.1"), 0)])
+def test_training_begins_20_ms_after_the_first_call_if_two_ranks_are_on_one_host(
+    beside: tuple[str, str], last_ms: float
+) -> None:
+    # The first of two ranks on a host calls before the other listens, and calls again. By then the other greetings,
+    # of 15 ms, are long acknowledged, and the first window is whole.
+    of = replace(network(wan={"latency": "3ms"}, effects=TcpEffects()), packets=True)
+    places, events = by_name(of), EventQueue()
+    channels = of.channels([(places[one], places[other]) for one, other in (OUT, BACK, beside)], events)
+    left_ms: list[float] = []
+    channels[places[BACK[0]], places[BACK[1]]].queue(
+        0, 10 * PAYLOAD_BYTES, lambda _, last_ns: left_ms.append(last_ns / 1e6)
+    )
+    run_all(events)
+    assert left_ms == [pytest.approx(last_ms, abs=0.02)]
+
+
 def test_a_timeout_that_an_emulation_does_not_dilate_is_shorter_in_its_time() -> None:
     of = network(wan={"latency": "10ms", "node_pair_rate": "8Mbit"}, effects=WINDOW_ONLY)
     ends = of.variant.placement.places[0], of.variant.placement.places[-1]

@@ -37,7 +37,7 @@ class TransportSpec(StrictModel):
         default="auto",
         description="How a simulation models the transport. `packets` follows each packet of each connection, `mean` "
         "the connections between two hosts by their mean, which is quicker. `auto` is `packets` for trials of up to "
-        "100,000 packets, if they can be followed, and `mean` for others. `ideal` has no windows, no slow start and no "
+        "400,000 packets, if they can be followed, and `mean` for others. `ideal` has no windows, no slow start and no "
         "headers. An emulation has real TCP, and takes `auto` alone.",
         examples=["mean", "packets", "ideal"],
     )

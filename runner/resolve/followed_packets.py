@@ -19,8 +19,8 @@ from wanbed.testbed.network.topology import Topology
 MODELLED_CONGESTION_CONTROLS: Final = frozenset({"cubic", "reno"})
 """The congestion controls that are modelled without loss. The mean of connections takes any other for one of them."""
 
-MOST_PACKETS: Final = 100_000
-"""The most packets of a trial that are followed with ``auto``: each takes 10 to 30 us."""
+MOST_PACKETS: Final = 400_000
+"""The most packets of a trial that are followed with ``auto``: each takes 10 to 30 us, compiled."""
 
 _LEAST_FRAMES_PER_S: Final = 2 * 10
 """Two frames in a tenth of a second. At a lower rate, packets time out again and again."""

@@ -43,12 +43,15 @@ class Packet:
 
     ``segments`` counts them, of ``segment_bytes`` at most each, as congestion windows do. ``acknowledgement`` is what
     it tells about the other direction, if that has bytes too. ``parts`` are what it was cut into after it was sent.
+    ``came_again`` is whether it arrived as it was sent again, not first.
     """
 
     __slots__ = (
         "acknowledgement",
         "arrived",
+        "came_again",
         "end",
+        "first_sent_ns",
         "in_flight",
         "is_acknowledged",
         "is_lost",
@@ -69,13 +72,14 @@ class Packet:
         self.stamp: Stamp | None = None
         self.acknowledgement: Acknowledgement | None = None
         self.parts: tuple[Packet, Packet] | None = None
+        self.first_sent_ns, self.came_again = -1, False
 
-    def cut(self, segment_bytes: int) -> "tuple[Packet, Packet]":
-        """Return all but its last segment, and its last one, which from now on take its place. It has several."""
-        middle = self.start + (self.segments - 1) * segment_bytes
+    def cut(self, segments: int, segment_bytes: int) -> "tuple[Packet, Packet]":
+        """Return its first ``segments``, and its other ones, which from now on take its place. It has more."""
+        middle = self.start + segments * segment_bytes
         parts = Packet(self.start, middle, segment_bytes), Packet(middle, self.end, segment_bytes)
         for part in parts:
-            part.sent_ns, part.stamp = self.sent_ns, self.stamp
+            part.first_sent_ns, part.sent_ns, part.stamp = self.first_sent_ns, self.sent_ns, self.stamp
             part.in_flight, part.is_lost, part.resent = self.in_flight, self.is_lost, self.resent
             part.is_acknowledged, part.arrived = self.is_acknowledged, self.arrived
         self.parts = parts

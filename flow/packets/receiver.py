@@ -124,17 +124,20 @@ class Receiver:
     def expect_parts(self, packet: Packet) -> None:
         """Handle that a packet which was sent before has been cut into its parts."""
         parts = packet.parts
-        if parts is not None and not packet.arrived and self._expected and self._expected[-1] is packet:
-            self._expected[-1] = parts[0]
-            self._expected.append(parts[1])
+        if parts is not None and not packet.arrived:
+            place = self._expected.index(packet)
+            self._expected[place] = parts[0]
+            self._expected.insert(place + 1, parts[1])
 
     def arrive(self, now_ns: int, packet: Packet) -> None:
         """Handle that a packet arrives."""
         if (parts := packet.parts) is not None:
-            # The acknowledgement that it carries is one.
-            parts[0].acknowledgement = packet.acknowledgement
-            for part in parts:
-                self.arrive(now_ns, part)
+            first, last = parts
+            # What the last part carries when it is sent again is not in this packet.
+            first.acknowledgement, later, last.acknowledgement = packet.acknowledgement, last.acknowledgement, None
+            self.arrive(now_ns, first)
+            self.arrive(now_ns, last)
+            last.acknowledgement = later
             return
         if packet.arrived:
             self._take_answer(now_ns, packet)

@@ -211,8 +211,8 @@ class TcpSender:
     """The sending end, of which ``unsent_bytes`` may wait to be sent.
 
     ``restarts`` is whether the window is reduced after a pause. ``most_segments`` is how many a packet may have, of
-    ``segment_bytes`` at most each, and ``rtt_ns`` the round trip in which the connection was made and of its greeting,
-    which is in flight until ``greeted_ns``.
+    ``segment_bytes`` at most each, and ``rtts_ns`` the round trips in which the connection was made and of its
+    greeting, which is in flight until ``greeted_ns``.
     """
 
     def __init__(
@@ -225,7 +225,7 @@ class TcpSender:
         unsent_bytes: int,
         restarts: bool,
         most_segments: int = 1,
-        rtt_ns: int = 0,
+        rtts_ns: tuple[int, ...] = (),
         greeted_ns: int = 0,
         segment_bytes: int = PAYLOAD_BYTES,
         ticks: Ticks = MET_AT_ONCE,
@@ -260,10 +260,10 @@ class TcpSender:
         self._round_trips = RoundTrips()
         self._pace_bytes_per_s = 0
         self._greeted_ns = greeted_ns
-        if rtt_ns:
-            # The connection was made, and both ends said hello.
-            for byte in (-3,) if greeted_ns > 0 else (-3, -2):
-                self._round_trips.measure(rtt_ns, rtt_ns, byte, byte)
+        self._greeting_ns = greeted_ns - rtts_ns[-1] if rtts_ns else 0
+        if rtts_ns:
+            for number, rtt_ns in enumerate(rtts_ns[:1] if greeted_ns > 0 else rtts_ns):
+                self._round_trips.measure(rtt_ns, rtt_ns, number - 3, number - 3)
             self._set_pace()
         self._backoff = 0
         self._undone = 0, 0
@@ -283,7 +283,7 @@ class TcpSender:
         if self._greeted_ns <= 0:
             return
         greeting = Packet(-1, 0, self._segment_bytes)
-        greeting.sent_ns = self._last_sent_ns = self._greeted_ns - self._round_trips.least_ns
+        greeting.sent_ns = self._last_sent_ns = self._greeting_ns
         greeting.in_flight = greeting.arrived = True
         self._outstanding.append(greeting)
         self._by_time.append((greeting, greeting.sent_ns))
@@ -383,7 +383,7 @@ class TcpSender:
             if bbr is not None and self._pace_ns > now_ns:
                 self._wake(self._pace_ns)
                 break
-            packet = self._next_lost()
+            packet = self._next_lost(min(congestion.window - self.in_flight, most))
             if packet is None:
                 size_bytes, waits = self._next_bytes(most, now_ns, may_defer=not is_writing)
                 if not size_bytes:
@@ -502,11 +502,15 @@ class TcpSender:
             most = max(congestion.window, self._out)
             self._pace_bytes_per_s = self._segment_bytes * most * percent * _NS_PER_S // (100 * smooth_ns)
 
-    def _next_lost(self) -> Packet | None:
+    def _next_lost(self, most: int) -> Packet | None:
+        """Return the first of the packets that were lost, of at most so many segments (Linux: ``tcp_fragment``)."""
         lost = self._lost
         while lost:
             packet = lost.popleft()
             if packet.is_lost and not packet.is_acknowledged:
+                if packet.segments > most:
+                    packet, rest = self._cut(packet, most)
+                    lost.appendleft(rest)
                 packet.is_lost, packet.resent = False, True
                 self._resent += packet.segments
                 return packet
@@ -528,7 +532,15 @@ class TcpSender:
         if self._answered is not None:
             packet.acknowledgement = self._answered.carried(now_ns)
         wire_bytes = packet.end - packet.start + packet.segments * HEADER_BYTES
-        self._forth.send(now_ns, wire_bytes, self._arrives, packet)
+        if packet.first_sent_ns >= 0:
+            self._forth.send(now_ns, wire_bytes, self._arrives_again, packet)
+        else:
+            packet.first_sent_ns = now_ns
+            self._forth.send(now_ns, wire_bytes, self._arrives, packet)
+
+    def _arrives_again(self, now_ns: int, packet: Packet) -> None:
+        packet.came_again = not packet.arrived
+        self._arrives(now_ns, packet)
 
     def _arrives(self, now_ns: int, packet: Packet) -> None:
         size_bytes = packet.end - packet.start
@@ -587,17 +599,17 @@ class TcpSender:
 
     @staticmethod
     def _whole_or_parts(packets: list[Packet]) -> list[Packet]:
-        if all(packet.parts is None for packet in packets):
-            return packets
-        return [part for packet in packets for part in packet.parts or (packet,)]
+        while any(packet.parts is not None for packet in packets):
+            packets = [part for packet in packets for part in packet.parts or (packet,)]
+        return packets
 
     def _take_arrived(self, until: int, now_ns: int) -> tuple[int, int, int, bool]:
         """Handle the packets that have arrived since the last acknowledgement.
 
         Return how many segments they have, the round-trip times of the first and of the last packet that was sent once,
-        -1 for none, and whether any has arrived as it was sent first.
+        or else of the last one (Linux: ``tcp_ack_update_rtt``), and whether any has arrived as it was sent first.
         """
-        rtt_ns = first_rtt_ns = -1
+        rtt_ns = first_rtt_ns = late_rtt_ns = -1
         delivered = 0
         is_first = False
         for packet in self._whole_or_parts(self.receiver.arrived_since(self._seen, until)):
@@ -613,16 +625,21 @@ class TcpSender:
                 packet.in_flight = False
                 self.in_flight -= packet.segments
             took_ns = now_ns - packet.sent_ns
+            if packet.resent and not packet.came_again:
+                # Time stamps tell that it has come as it was sent first.
+                is_first = True
+                late_rtt_ns = now_ns - packet.first_sent_ns
+                continue
             if packet.resent:
-                if took_ns < self._round_trips.least_ns:
-                    is_first = True
-                    continue
+                late_rtt_ns = took_ns
             else:
                 is_first = True
                 rtt_ns = took_ns
                 first_rtt_ns = took_ns if first_rtt_ns < 0 else first_rtt_ns
             if (packet.sent_ns, packet.end) > (self._rack_ns, self._rack_end):
                 self._rack_ns, self._rack_end, self._rack_rtt_ns = packet.sent_ns, packet.end, took_ns
+        if rtt_ns < 0:
+            rtt_ns = first_rtt_ns = late_rtt_ns
         return delivered, first_rtt_ns, rtt_ns, is_first
 
     def _advance(self, now_ns: int, next_byte: int) -> None:
@@ -731,7 +748,7 @@ class TcpSender:
             self._due_ns = _NEVER
             return
         due_ns = self._ticks.goes_off_ns(self._rto_from_ns, self._round_trips.timeout_ns << self._backoff)
-        if self._may_probe:
+        if self._waits_for_probe:
             wait_ns = self._round_trips.probe_ns(self._out)
             due_ns = min(due_ns, self._ticks.goes_off_ns(self._probe_from_ns, wait_ns))
         if self._reorder_ns >= 0:
@@ -755,18 +772,23 @@ class TcpSender:
             newly_lost = self._find_lost(now_ns)
             self._control(now_ns, 0, advanced=False, newly_lost=newly_lost)
             self._push(now_ns)
-        elif self._may_probe:
-            # Also where a timeout would come before: there is one timer, which is that of the probe as long as one may
-            # be sent (Linux: tcp_schedule_loss_probe).
-            self._probe(now_ns)
+        elif self._waits_for_probe:
+            # Also where a timeout would come before: there is one timer, and it is first that of a probe (Linux:
+            # tcp_schedule_loss_probe).
+            if self._probed < 0:
+                self._probe(now_ns)
+            else:
+                # A probe is still out. Then the timeout counts from when the first packet was sent (tcp_rearm_rto).
+                self._rto_from_ns = max(self._outstanding[0].sent_ns, now_ns + 1 - self._round_trips.timeout_ns)
+            self._probe_from_ns = _NEVER
         else:
             self._time_out(now_ns)
         self._arm(now_ns)
         self._progressed(now_ns)
 
     @property
-    def _may_probe(self) -> bool:
-        return self._state is _State.OPEN and not self._beyond_gap and self._probed < 0
+    def _waits_for_probe(self) -> bool:
+        return self._state is _State.OPEN and not self._beyond_gap and self._probe_from_ns >= 0
 
     def _probe(self, now_ns: int) -> None:
         """Send something to learn whether the last packets have arrived (RFC 8985, section 7)."""
@@ -787,14 +809,20 @@ class TcpSender:
         packet = self._outstanding[-1]
         if packet.segments == 1:
             return packet
-        before, last = packet.cut(self._segment_bytes)
-        self._outstanding[-1] = before
-        self._outstanding.append(last)
-        self.receiver.expect_parts(packet)
+        before, last = self._cut(packet, packet.segments - 1)
         for place, (sent, sent_ns) in enumerate(self._by_time):
             if sent is packet:
                 self._by_time[place] = before, sent_ns
         return last
+
+    def _cut(self, packet: Packet, segments: int) -> tuple[Packet, Packet]:
+        """Return the first ``segments`` of a packet that was sent, and the rest, which take its place everywhere."""
+        parts = packet.cut(segments, self._segment_bytes)
+        place = self._outstanding.index(packet)
+        self._outstanding[place] = parts[0]
+        self._outstanding.insert(place + 1, parts[1])
+        self.receiver.expect_parts(packet)
+        return parts
 
     def _time_out(self, now_ns: int) -> None:
         congestion = self.congestion

@@ -27,7 +27,12 @@ from wanbed.runner.resolve.packet_draws import has_narrow_way, is_impaired
 from wanbed.runner.resolve.placement import StagePlace
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 from wanbed.runner.resolve.tcp_effects import TcpEffects
-from wanbed.runner.simulator.channels.packet_channel import GREETING_BYTES, PacketChannel, PacketLinks
+from wanbed.runner.simulator.channels.packet_channel import (
+    GREETING_BYTES,
+    PacketChannel,
+    PacketLinks,
+    first_rtt_ns,
+)
 from wanbed.testbed.network.gateway_layout import plan_gateways
 from wanbed.testbed.network.links.wan_link import LinkConditions
 from wanbed.testbed.network.shared_rate import Timers
@@ -186,11 +191,11 @@ class Network(Generic[Variant]):
                 begins_ns = max(begins_ns, RETRY_NS)
             links = PacketLinks(gateways, events, seed, met_after(begins_ns))
             made: dict[Ends, PacketChannel] = {}
+            before = self._called_before(followed)
             for pair in followed:
                 of_job = self.of(pair)
                 connections, tcp = of_job.connections_between(pair), of_job.variant.tcp
-                # A rank calls those of higher numbers.
-                calls = (pair[0].pipeline, pair[0].stage) < (pair[1].pipeline, pair[1].stage)
+                calls = _calls(pair)
                 channels[pair] = made[pair] = links.channel(
                     of_job.line(pair),
                     _hosts(pair),
@@ -198,6 +203,7 @@ class Network(Generic[Variant]):
                     tcp,
                     unsent_bytes=held_bytes(self.topology, tcp, pair, connections)[0],
                     calls=calls,
+                    called_before=before[pair],
                     # The greeting of an end that was called is acknowledged after the other end has begun, or before.
                     greeted_ns=0 if calls else greetings_ns[pair] + of_job.line(pair).rtt_ns // 2 - begins_ns,
                 )
@@ -214,11 +220,24 @@ class Network(Generic[Variant]):
         connections: Counter[_Hosts] = Counter()
         for pair in followed:
             connections[_hosts(pair)] += self.of(pair).connections_between(pair)
-        return {
-            pair: 2 * self.of(pair).line(pair).rtt_ns
-            + connections[_hosts(pair)] * gateways.way(*_hosts(pair)).carrying_ns(GREETING_BYTES)
-            for pair in followed
-        }
+        greetings_ns = {}
+        for pair in followed:
+            source, destination = hosts = _hosts(pair)
+            forth, back = gateways.way(source, destination), gateways.way(destination, source)
+            waits_ns = connections[hosts] * forth.carrying_ns(GREETING_BYTES)
+            greetings_ns[pair] = 2 * first_rtt_ns(self.of(pair).line(pair), forth, back) + waits_ns
+        return greetings_ns
+
+    def _called_before(self, followed: Sequence[Ends]) -> dict[Ends, int]:
+        """Return for each of these pairs how many connections are made over the same way before its own."""
+        made: Counter[_Hosts] = Counter()
+        before: dict[Ends, int] = {}
+        for pair in followed:
+            call = pair if _calls(pair) else pair[::-1]
+            if call not in before:
+                before[call] = before[call[::-1]] = made[_hosts(call)]
+                made[_hosts(call)] += self.of(pair).connections_between(pair)
+        return before
 
     def _follows_packets(self, ends: Ends) -> bool:
         """Return whether packets between the two places are simulated one by one."""
@@ -373,6 +392,11 @@ class Network(Generic[Variant]):
 
 def _datacenters(ends: Ends) -> tuple[str, str]:
     return ends[0].datacenter, ends[1].datacenter
+
+
+def _calls(ends: Ends) -> bool:
+    """Tell whether the sending end makes the connections: a rank calls those of higher numbers."""
+    return (ends[0].pipeline, ends[0].stage) < (ends[1].pipeline, ends[1].stage)
 
 
 def _hosts(ends: Ends) -> _Hosts:

@@ -17,7 +17,7 @@ from wanbed.flow.packets.packet import HEADER_BYTES as PACKET_HEADER_BYTES
 from wanbed.flow.packets.receiver import Receiver
 from wanbed.flow.packets.sender import TcpSender
 from wanbed.flow.packets.tick import MET_AT_ONCE, Ticks
-from wanbed.flow.packets.way import Gateways
+from wanbed.flow.packets.way import Gateways, Way
 from wanbed.testbed.network.shared_rate import most_frames
 from wanbed.testbed.network.tcp_settings import TcpSettings
 from wanbed.workloads.transport.chunk_queues import ChunkQueue, QueuedChunk
@@ -29,6 +29,9 @@ _HELLO_BYTES: Final[int] = HELLO_BYTES + PACKET_HEADER_BYTES
 
 GREETING_BYTES: Final[int] = _HELLO_BYTES + ACKNOWLEDGEMENT_BYTES
 """The wire bytes that an end sends when it greets the other: it acknowledges the connection or its greeting first."""
+
+_CALL_BYTES: Final[int] = ACKNOWLEDGEMENT_BYTES + 8
+"""The wire bytes of the packet that asks for a connection, and of its answer: they have options of their own."""
 
 ChunkArrived = Callable[[int, int, QueuedChunk], None]
 """Called when a chunk is there, with the times at which its first byte was handed to the kernel and its last came."""
@@ -314,6 +317,25 @@ def _last_begun(sender: TcpSender) -> int:
     return sender.last_begun
 
 
+def first_rtt_ns(line: Line, forth: Way, back: Way) -> int:
+    """Return how long a connection takes to be made, or a greeting to be acknowledged, if they wait for no others."""
+    return line.rtt_ns + forth.serialising_ns(_HELLO_BYTES) + back.serialising_ns(ACKNOWLEDGEMENT_BYTES)
+
+
+def greeting_rtts_ns(rtt_ns: int, asked_way: Way, before: int, *, calls: bool) -> tuple[int, int]:
+    """Return how long a connection takes to be made and a greeting to be acknowledged, at an end that ``calls`` or not.
+
+    ``before`` others are asked for at the same time over ``asked_way``, each taking ``rtt_ns`` by itself. They are
+    asked for one after the other. Each is greeted as soon as it is made, which takes the line longer. The end that is
+    called sends its greetings no faster than they come.
+    """
+    asking_ns = asked_way.carrying_ns(_CALL_BYTES)
+    behind_ns = asked_way.carrying_ns(GREETING_BYTES) - asking_ns
+    if calls:
+        return rtt_ns + before * asking_ns, rtt_ns + before * behind_ns
+    return rtt_ns + before * behind_ns, rtt_ns
+
+
 class PacketLinks:
     """The connections of all channels over the same gateways. ``seed`` determines the probes of BBR."""
 
@@ -329,28 +351,32 @@ class PacketLinks:
         *,
         unsent_bytes: int,
         calls: bool = True,
+        called_before: int = 0,
         greeted_ns: int = 0,
     ) -> PacketChannel:
         """Return a channel from one host to another over newly opened connections.
 
-        Each of them may hold ``unsent_bytes``. ``calls`` is whether the sending end has made the connections. Its
-        greeting is in flight until ``greeted_ns``.
+        Each of them may hold ``unsent_bytes``. ``calls`` is whether the sending end has made the connections, and
+        ``called_before`` how many others were made at the same time over the same way before them. Its greeting is in
+        flight until ``greeted_ns``.
         """
         channel = PacketChannel(self._events, line)
         source, destination = hosts
         forth, back = self._gateways.way(source, destination), self._gateways.way(destination, source)
-        rtt_ns = line.rtt_ns + forth.serialising_ns(_HELLO_BYTES) + back.serialising_ns(ACKNOWLEDGEMENT_BYTES)
+        rtt_ns = first_rtt_ns(line, forth, back)
+        asked_way = forth if calls else back
         for number in range(connections):
+            rtts_ns = greeting_rtts_ns(rtt_ns, asked_way, called_before + number, calls=calls)
             seed = f"{self._seed} {source} {destination} {number}"
             sender = TcpSender(
                 self._events,
                 channel,
-                _congestion_control(tcp.congestion, rtt_ns, seed, self._ticks),
+                _congestion_control(tcp.congestion, rtts_ns[1], seed, self._ticks),
                 forth,
                 unsent_bytes=unsent_bytes,
                 restarts=tcp.restarts_after_idle,
                 most_segments=self._gateways.super_packet_frames(source) or most_frames(line.frame_bytes),
-                rtt_ns=rtt_ns,
+                rtts_ns=rtts_ns,
                 greeted_ns=greeted_ns,
                 segment_bytes=line.payload_bytes,
                 ticks=self._ticks,

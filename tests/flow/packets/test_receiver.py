@@ -216,3 +216,20 @@ def test_what_was_told_is_forgotten_after_thousands_and_nothing_else_is() -> Non
     receiver.arrive(20_000, packets[0])
     run_all(receiving.events)
     assert receiving.acknowledgements[-1][1:] == (10_000 * SIZE, 10_000)
+
+
+def test_a_packet_that_was_cut_after_it_was_sent_carries_nothing_that_its_last_part_carries_when_it_is_sent_again() -> (
+    None
+):
+    receiving = Receiving(segments=1, size_bytes=2 * SIZE)
+    taken: list[int] = []
+    receiving.receiver.answer(lambda _, what: taken.append(what.next_byte))
+    (packet,) = receiving.packets
+    packet.acknowledgement = Acknowledgement(1, 1, False)
+    _, last = packet.cut(1, SIZE)
+    receiving.receiver.expect_parts(packet)
+    last.acknowledgement = Acknowledgement(2, 2, False)
+    receiving.receiver.arrive(0, packet)
+    assert taken == [1]
+    receiving.receiver.arrive(1, last)
+    assert taken == [1, 2]

@@ -75,7 +75,7 @@ class Connection:
             unsent_bytes=unsent_bytes,
             restarts=restarts,
             most_segments=most_segments,
-            rtt_ns=rtt_ns,
+            rtts_ns=(rtt_ns, rtt_ns) if rtt_ns else (),
             greeted_ns=greeted_ns,
             ticks=TICKS,
         )
@@ -273,12 +273,12 @@ def test_a_timeout_is_taken_back_when_what_it_took_for_lost_arrives_later_than_e
 def test_a_window_that_is_not_used_loses_half_of_the_rest_if_nothing_was_acknowledged_for_a_timeout(
     loses_back: Collection[int], window: int
 ) -> None:
-    # The timeout is 40 + 200 ms; when it has passed, three flights are under way that nobody has acknowledged.
+    # The timeout of 40 + 200 ms has passed, but its timer has not gone off. Nobody has acknowledged three flights.
     connection = Connection(loses_back=loses_back, rtt_ns=40 * MS)
     connection.congestion.window = connection.congestion.threshold = 80
-    for at_ms in range(0, 400, 100):
+    for at_ms in (0, 100, 200, 245):
         connection.write(at_ms, 4)
-    connection.run(300)
+    connection.run(246)
     assert (connection.congestion.window, connection.congestion.threshold) == (window, 80)
 
 
@@ -335,8 +335,8 @@ def test_a_probe_of_a_packet_of_several_segments_repeats_the_last_one() -> None:
     connection.run()
     headers_bytes = FRAME_BYTES - PAYLOAD_BYTES
     repeated = [(at_ns // MS, wire_bytes) for at_ns, wire_bytes in connection.forth.packets if at_ns]
-    # Its acknowledgement tells that three segments before it were lost, of which the window lets out two at first.
-    assert repeated == [(138, 500 + headers_bytes), (178, 2 * FRAME_BYTES), (218, FRAME_BYTES)]
+    # Its acknowledgement tells that three segments before it were lost, of which the window lets out one at first.
+    assert repeated == [(138, 500 + headers_bytes), (178, FRAME_BYTES), (218, FRAME_BYTES), (218, FRAME_BYTES)]
     assert connection.in_order[-1] == (238, 9 * PAYLOAD_BYTES + 500)
 
 
@@ -350,6 +350,27 @@ def test_a_packet_that_was_only_late_arrives_in_the_parts_that_its_probe_made_of
         500 + FRAME_BYTES - PAYLOAD_BYTES
     ]
     assert (connection.sender.in_flight, connection.congestion.threshold) == (0, UNLIMITED)
+
+
+def test_while_a_probe_is_out_the_timeout_counts_from_the_first_packet_and_repeats_one_segment() -> None:
+    connection = Connection(rtt_ns=40 * MS, loses_back=range(100), most_segments=4)
+    for at_ms in (0, 100, 200):
+        connection.events.at(at_ms * MS, lambda now_ns, _: connection.sender.write(4 * PAYLOAD_BYTES, now_ns), None)
+    connection.run(300)
+    sent_bytes = [(at_ns // MS, wire_bytes) for at_ns, wire_bytes in connection.forth.packets]
+    # The timeout is 40 + 200 ms and goes off with the second tick from then, of the packet that was sent at 0.
+    flights = [(at_ms, 2 * FRAME_BYTES) for at_ms in (0, 0, 100, 100, 200)]
+    assert sent_bytes == [*flights[:2], (98, FRAME_BYTES), *flights[2:], (258, FRAME_BYTES)]
+
+
+def test_a_timeout_is_taken_back_when_a_time_stamp_tells_that_the_packet_was_only_late() -> None:
+    # A frame takes 500 ms, which is more than the timeout.
+    connection = Connection(rtt_ns=40 * MS, rate_bps=FRAME_BYTES * 8 * 2)
+    connection.write(0, 10)
+    connection.run(500)
+    assert (connection.congestion.window, connection.congestion.threshold) == (1, 7)
+    connection.run(600)
+    assert (connection.congestion.window, connection.congestion.threshold) == (11, UNLIMITED)
 
 
 def test_what_a_receive_window_cuts_off_goes_with_the_segments_before_it() -> None:
@@ -391,9 +412,10 @@ def test_each_timeout_is_twice_as_long_as_the_one_before_but_no_longer_than_256_
     # The first time it is a probe, in place of the timeout.
     for wait_s in (1, 1, 2, 4, 8, 16, 32, 64, 128, 256, 256):
         times_ms.append(times_ms[-1] + 1000 * wait_s + 10)
-    # When something has arrived, the next timeout is short again.
+    # When something has arrived, its time stamp has told a round trip of 40 ms, of which the probe of a single segment
+    # waits for two, and 200 ms more.
     # Ticks come 1.3 ms before the tens.
-    assert list(connection.run()) == [0, *(time_ms - 2 for time_ms in times_ms[1:]), 2_000_000, 2_001_008]
+    assert list(connection.run()) == [0, *(time_ms - 2 for time_ms in times_ms[1:]), 2_000_000, 2_000_298]
 
 
 @pytest.mark.parametrize(

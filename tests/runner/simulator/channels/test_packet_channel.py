@@ -6,12 +6,14 @@ from tests.support.simulator.events import run_all
 from wanbed.flow.channel import PrivateChannel
 from wanbed.flow.event_queue import EventQueue
 from wanbed.flow.line import FRAME_BYTES, PAYLOAD_BYTES, Line
-from wanbed.flow.packets.way import Gateways
+from wanbed.flow.packets.way import Gateways, Way
 from wanbed.flow.striping import Striping
 from wanbed.flow.window import TcpWindow
-from wanbed.runner.simulator.channels.packet_channel import PacketChannel, PacketLinks
+from wanbed.ground.impairments import Impairments
+from wanbed.runner.simulator.channels.packet_channel import PacketChannel, PacketLinks, greeting_rtts_ns
 from wanbed.runner.simulator.variant_simulation import share_striping
 from wanbed.testbed.network.gateway_layout import plan_gateways
+from wanbed.testbed.network.gateway_plan import NetemPlan
 from wanbed.testbed.network.shared_rate import Timers
 from wanbed.testbed.network.tcp_settings import TcpSettings
 from wanbed.testbed.network.topology import resolve_topology
@@ -350,3 +352,12 @@ def test_over_a_single_connection_chunks_are_handed_over_one_by_one_where_there_
     alone = PrivateChannel(Line(RATE_BPS, 20 * MS, headers=True), TcpWindow(40 * MS, None, None))
     assert share_striping(cutting, 0, 1, alone) is None
     assert share_striping(cutting, 0, 3, alone) == Striping(3, 16, 16 * 1024)
+
+
+def test_connections_that_are_made_at_once_measure_longer_round_trips_one_after_the_other() -> None:
+    # At 1 byte a microsecond: 74 bytes ask for a connection, and 166 acknowledge and greet it.
+    way = Way.over(EventQueue(), NetemPlan(0, 1000, 1_000_000, Impairments()), "a")
+    of_the_caller = [greeting_rtts_ns(MS, way, before, calls=True) for before in (0, 3)]
+    assert of_the_caller == [(MS, MS), (MS + 3 * 74_000, MS + 3 * 92_000)]
+    of_the_called = [greeting_rtts_ns(MS, way, before, calls=False) for before in (0, 3)]
+    assert of_the_called == [(MS, MS), (MS + 3 * 92_000, MS)]

@@ -5,6 +5,7 @@ virtual stage and the tensor into one of them.
 """
 
 from array import array
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,26 +20,40 @@ from wanbed.workloads.message import MessageKind
 _RANK, _PEER = 0, 7
 """The positions of two numbers in a row of ``Training.rows``."""
 
+_NUMBERS = 8
+_ROWS = 1 << 16
 
-def span_order(rows: Column) -> npt.NDArray[np.intp]:
-    """Return the order of spans, given as rows of eight numbers: by rank, iteration and time."""
-    rank, kind, iteration, microbatch, start_ns, end_ns, _, _ = rows.T
+
+def span_order(columns: Sequence[Column]) -> npt.NDArray[np.intp]:
+    """Return the order of spans, given as the columns of their rows: by rank, iteration and time."""
+    rank, kind, iteration, microbatch, start_ns, end_ns, _, _ = columns
     return np.lexsort((microbatch, kind, end_ns, start_ns, iteration, rank))
 
 
-def ordered_spans(flat: "array[int]", ranks: int, represented: int) -> SpanColumns:
-    """Return the spans of the first ``represented`` parts in order, copied from the first's: eight numbers a span.
+def taken_columns(flat: "array[int]") -> list[Column]:
+    """Return the columns of rows of eight numbers, and leave no row: rows and columns are never in memory together."""
+    count = len(flat) // _NUMBERS
+    columns = [np.empty(count, np.int64) for _ in range(_NUMBERS)]
+    for begin in reversed(range(0, count, _ROWS)):
+        # What is left of the rows ends with these. Their view has to be gone before they may be.
+        rows = np.array(np.frombuffer(flat, np.int64, offset=begin * _NUMBERS * flat.itemsize)).reshape(-1, _NUMBERS)
+        for column, numbers in zip(columns, rows.T, strict=True):
+            column[begin : begin + len(rows)] = numbers
+        del flat[begin * _NUMBERS :]
+    return columns
 
-    Each part has so many ranks.
 
-    One column is handled at a time, so that the memory is little more than that of the columns.
+def ordered_spans(columns: list[Column], ranks: int, represented: int) -> SpanColumns:
+    """Return the spans of the first ``represented`` parts in order, copied from the first's: its ``taken_columns``.
+
+    Each part has so many ranks. ``columns`` is empty afterwards: one is handled at a time, so that the memory is little
+    more than theirs.
     """
-    rows = np.frombuffer(flat, np.int64).reshape(-1, 8)
-    order = span_order(rows)
+    order = span_order(columns)
     shifts = np.arange(represented, dtype=np.int64)[:, None] * ranks
 
     def column(position: int) -> Column:
-        own = rows[:, position][order]
+        own = columns.pop(0)[order]
         if position == _RANK:
             own = own + shifts
         elif position == _PEER:
@@ -46,7 +61,7 @@ def ordered_spans(flat: "array[int]", ranks: int, represented: int) -> SpanColum
         return np.broadcast_to(own, (represented, len(order))).reshape(-1)
 
     of_none = np.broadcast_to(np.int64(NO_REQUEST), represented * len(order))
-    return SpanColumns(*[*(column(position) for position in range(rows.shape[1])), of_none])
+    return SpanColumns(*[*(column(position) for position in range(_NUMBERS)), of_none])
 
 
 _TENSORS = {None: 0, MessageKind.ACTIVATION: 1, MessageKind.GRADIENT: 2}

@@ -36,7 +36,7 @@ from wanbed.runner.simulator.rings.ring import NormRing
 from wanbed.runner.simulator.rings.rings import Rings, ring_ends
 from wanbed.runner.simulator.rings.rings_apart import rings_apart, rings_met, watched_hosts
 from wanbed.runner.simulator.simulated_ranks import NUMBERS
-from wanbed.runner.simulator.simulated_spans import WorkNumbers, ordered_spans
+from wanbed.runner.simulator.simulated_spans import WorkNumbers, ordered_spans, taken_columns
 from wanbed.runner.simulator.simulation import SimulatedFailure, SimulatedPrefill, Simulation
 from wanbed.runner.simulator.surroundings import Surroundings
 from wanbed.runner.simulator.training import Pulse, SharedTraining, Training, run_trainings
@@ -120,7 +120,7 @@ def simulate_variant(
     if trained.met:
         trained = train(frozenset())
     represented = 1 if one_part else parts
-    spans = ordered_spans(trained.rows, own.ranks, represented)
+    spans = ordered_spans(taken_columns(trained.rows), own.ranks, represented)
     if (numbers := WorkNumbers.of(variant)) is not None:
         spans = numbers.decoded(spans)
     if trained.prefill is not None:

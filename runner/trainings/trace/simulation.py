@@ -27,7 +27,7 @@ from wanbed.runner.simulator.event_run import run_events
 from wanbed.runner.simulator.rings.ring import Ring
 from wanbed.runner.simulator.rings.ring_all_reduce import Done, RingCut
 from wanbed.runner.simulator.rings.rings import PrivateRing, create_ring
-from wanbed.runner.simulator.simulated_spans import ordered_spans, span_order
+from wanbed.runner.simulator.simulated_spans import ordered_spans, span_order, taken_columns
 from wanbed.runner.simulator.simulation import KIND_CODES, NO_PEER, Simulation
 from wanbed.runner.simulator.training import PULSE_INSTANTS, Pulse
 from wanbed.runner.trainings.trace.resolution import TraceVariant
@@ -276,7 +276,7 @@ def simulate(network: Network[TraceVariant], iterations: int, pulse: Pulse | Non
     replay = TraceReplay(variant.trace, iterations, over, events, pulse)
     run_events(replay.run, events)
     traffic = wan_traffic(variant, over.crossed(), 1)
-    spans = ordered_spans(replay.rows, len(variant.placement.places), 1)
-    rows = np.frombuffer(replay.rows, np.int64).reshape(-1, 8)
-    tensor = np.frombuffer(replay.tensors, np.int64)[span_order(rows)]
+    columns = taken_columns(replay.rows)
+    tensor = np.frombuffer(replay.tensors, np.int64)[span_order(columns)]
+    spans = ordered_spans(columns, len(variant.placement.places), 1)
     return Simulation(TraceSpanColumns(**vars(spans), tensor=tensor), traffic, network.connections)

@@ -33,7 +33,9 @@ from wanbed.workloads.schedules.schedule import ScheduleError
 from wanbed.workloads.serving.gpu_worker import GpuWorker, WorkerThread, serving_gpu
 from wanbed.workloads.serving.serving_configs import GpuServingConfig
 from wanbed.workloads.serving.shared_gpu import SharedGpu
+from wanbed.workloads.transport.all_reduce import AllReduce
 from wanbed.workloads.transport.butterfly_sum import ButterflyAllReduce
+from wanbed.workloads.transport.chain_sum import ChainAllReduce
 from wanbed.workloads.transport.chunk_transport import ChunkMessages, ChunkTransport
 from wanbed.workloads.transport.event import (
     Event,
@@ -47,6 +49,7 @@ from wanbed.workloads.transport.event import (
     SegmentsSent,
     StateReceived,
 )
+from wanbed.workloads.transport.links_config import LinksConfig
 from wanbed.workloads.transport.peer import Peer, TransportError
 from wanbed.workloads.transport.receive_buffers import BufferPool
 from wanbed.workloads.transport.rendezvous import Rendezvous
@@ -142,13 +145,17 @@ def _gradient_sums(config: RankConfig, computation: Computation, connections: _C
         return DeviceSums(compute, computation.all_reduce(report))
     if not config.links.rings.replicas:
         return ReplicaSums(compute)
-    links, transport = config.links, connections.transport
-    over = ButterflyAllReduce(links, transport) if links.rings.butterfly else RingAllReduce(links, transport)
-    buckets = links.rings.buckets
+    over, buckets = _all_reduce(config.links, connections.transport), config.links.rings.buckets
     if not buckets or not isinstance(compute, BucketCompute):
-        return TransportSums(compute, over, element_bytes, links.rings.sums)
+        return TransportSums(compute, over, element_bytes, config.links.rings.sums)
     thread = BucketThread(over, connections.sum_events, element_bytes, compute.add, report)
     return BucketSums(compute, thread, buckets)
+
+
+def _all_reduce(links: LinksConfig, transport: StripedTransport) -> AllReduce:
+    if links.rings.butterfly:
+        return ButterflyAllReduce(links, transport)
+    return ChainAllReduce(links, transport) if links.rings.chained else RingAllReduce(links, transport)
 
 
 def _summing_thread(

@@ -142,8 +142,9 @@ class RingTimes:
     ``after_first_ns`` is counted from when the first replica has ended its computation, ``after_last_ns`` from when the
     last one has: it has to send all of its hop's bytes itself, and what it sends has to reach all the others.
     ``own_ns`` is from the end of computation to the end of the all-reduce of the same replica, the one that takes
-    longest. ``loads`` are those hops with their bits. ``begins_before_ns`` is how long before the end of its replica's
-    computation the all-reduce may begin.
+    longest, or of a chain from when the last one has ended its computation to the end of that. ``loads`` are those hops
+    with their bits. ``begins_before_ns`` is how long before the end of its replica's computation the all-reduce may
+    begin.
     """
 
     after_first_ns: float = 0.0
@@ -168,6 +169,8 @@ def ring_times(
     hidden_ns = last_backward_ns * (1 - 1 / len(sizes_bytes))
     if rings.butterfly is not None:
         return _butterfly_times(rings, resources, sizes_bytes, hidden_ns)
+    if rings.chained:
+        return _chain_times(rings, resources, sizes_bytes[0])
     if len(rings.levels) > 1:
         return _nested_times(rings, resources, sizes_bytes, hidden_ns)
     hops, replicas = rings.pairs, variant.pipelines
@@ -220,6 +223,26 @@ def _butterfly_times(
         by_sender[hop[0]] = max(by_sender.get(hop[0], 0.0), sent_ns(hop))
     every_ns = by_sender.values()
     return RingTimes(max(every_ns), min(every_ns), _own_ns(resources, loads, hidden_ns), loads, hidden_ns)
+
+
+def _chain_times(rings: StageRings, resources: Resources, size_bytes: int) -> RingTimes:
+    """Return the times of a reduce to the first replica and of a broadcast from it, one after the other.
+
+    The reduce begins when all are ready but the first; if that is the last one, only the broadcast follows. The first
+    replica has its own result when all but a window of what it sends has left it.
+    """
+    bits = 8.0 * size_bytes
+    hops = rings.pairs
+
+    def along_ns(way: Sequence[Pair]) -> float:
+        slowest = max((each.duration_ns(bits) for hop in way for each in resources.between(hop)), default=0.0)
+        return slowest + sum(map(resources.latency_ns, way))
+
+    reduce_ns, broadcast_ns = along_ns(hops[1:]), along_ns(hops[:-1])
+    left_bits = max(0.0, bits - resources.buffered_bits(hops[0]))
+    root_ns = max((each.duration_ns(left_bits) for each in resources.between(hops[0])), default=0.0)
+    loads = tuple((hop, count * bits) for hop, count in rings.hop_passes())
+    return RingTimes(reduce_ns + max(broadcast_ns, root_ns), min(root_ns, along_ns(hops[:1])), broadcast_ns, loads)
 
 
 def _nested_times(rings: StageRings, resources: Resources, sizes_bytes: Sequence[int], hidden_ns: float) -> RingTimes:

@@ -218,6 +218,7 @@ def _links(point: SweepPoint, variant: PipelineVariant, setting: SharedConfig, p
             synchronizations=seldom.synchronization.count(point.iterations(seldom)) if seldom else None,
             norm=_ring_config(variant, setting, variant.norm_ring) if variant.norm_ring else None,
             butterfly=bool(sums and variant.transport.is_butterfly),
+            chained=bool(sums and variant.transport.is_chain),
             sums=variant.sums_an_iteration if sums else 1,
         ),
         star=_star(point, variant, setting, place),

@@ -97,15 +97,17 @@ class TransportSpec(StrictModel):
         "transfer in forwards, rounded up to a divisor of the number of pipelines.",
         examples=["auto"],
     )
-    all_reduce: Literal["ring", "hierarchical", "butterfly", "nccl", "nccl-shared", "gloo"] = Field(
+    all_reduce: Literal["ring", "hierarchical", "butterfly", "chain", "nccl", "nccl-shared", "gloo"] = Field(
         default="ring",
         description="How the gradients of a stage's replicas are all-reduced. `ring` is wanbed's ring over the same "
         "connections as all other traffic. `hierarchical` sums inside each datacenter; then each replica sums its "
         "part over the WAN with its counterparts. It needs as many replicas in each. `butterfly`: each of k replicas "
         "owns 1/k of the gradients; all send it their parts at once, and it sends the sum back to all, as sharded "
-        "parameter servers do. `nccl` (between GPUs) and `gloo` are torch's; they open their own sockets and need all "
-        "replicas in one datacenter. `nccl-shared` is NCCL where replicas on different hosts may share a real GPU, "
-        "which NCCL does not promise to support. A simulation treats torch's as the ring.",
+        "parameter servers do. `chain`: a reduce along a chain of the replicas to the first of them, and then a "
+        "broadcast from it, as NCCL has both and a central parameter server uses them. `nccl` (between GPUs) and "
+        "`gloo` are torch's; they open their own sockets and need all replicas in one datacenter. `nccl-shared` is "
+        "NCCL where replicas on different hosts may share a real GPU, which NCCL does not promise to support. A "
+        "simulation treats torch's as the ring.",
         examples=["gloo"],
     )
     all_reduce_overlap: Truth = Field(
@@ -142,7 +144,7 @@ class TransportSpec(StrictModel):
     @model_validator(mode="after")
     def _overlap_has_buckets(self) -> "TransportSpec":
         written = "all_reduce_overlap" in self.model_fields_set
-        if self.all_reduce_overlap and not self.sums_over_transport and written:
+        if self.all_reduce_overlap and not self.has_buckets and written:
             raise ValueError(
                 f"all_reduce_overlap: {self.all_reduce} sums all gradients at once, after the backward: give "
                 "all_reduce: ring, or all_reduce_overlap: false"
@@ -162,7 +164,7 @@ class TransportSpec(StrictModel):
     @property
     def sums_over_transport(self) -> bool:
         """True if gradients are summed over the connections of all other traffic, in place of torch's own."""
-        return self.all_reduce in {"ring", "hierarchical", "butterfly"}
+        return self.all_reduce in {"ring", "hierarchical", "butterfly", "chain"}
 
     @property
     def is_hierarchical(self) -> bool:
@@ -175,13 +177,23 @@ class TransportSpec(StrictModel):
         return self.all_reduce == "butterfly"
 
     @property
+    def is_chain(self) -> bool:
+        """True if gradients are reduced along a chain to one replica, and broadcast from it."""
+        return self.all_reduce == "chain"
+
+    @property
+    def has_buckets(self) -> bool:
+        """True if gradients may be summed in buckets, beside backwards."""
+        return self.sums_over_transport and not self.is_chain
+
+    @property
     def sums_in_buckets(self) -> bool:
         """True if gradients are summed in buckets, beside backwards: only wanbed's own all-reduces do."""
-        return self.all_reduce_overlap and self.sums_over_transport
+        return self.all_reduce_overlap and self.has_buckets
 
     @model_serializer(mode="wrap")
     def _without_an_overlap_that_changes_nothing(self, write: SerializerFunctionWrapHandler) -> Any:
         written = write(self)
-        if not self.sums_over_transport or not (self.all_reduce_overlap or OVERLAPS_ALL_REDUCE):
+        if not self.has_buckets or not (self.all_reduce_overlap or OVERLAPS_ALL_REDUCE):
             del written["all_reduce_overlap"]
         return written

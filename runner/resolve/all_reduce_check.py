@@ -22,7 +22,7 @@ def check_all_reduce(written: WrittenVariant, placement: Placement) -> None:
     where = f"{written.field}.transport.all_reduce"
     if transport.sums_over_transport:
         _check_overlap(written, placement)
-        if transport.is_hierarchical or transport.is_butterfly:
+        if transport.is_hierarchical or transport.is_butterfly or transport.is_chain:
             check_exclusions(_single(where, placement))
         if transport.is_hierarchical:
             _check_levels(where, placement)

@@ -96,12 +96,16 @@ def between_iterations_ns(
 
     With P replicas, A bytes and rate R of the slowest hop, a ring takes ``2 (P - 1) / P x A / R``, and at least
     ``2 (P - 1)`` latencies. Of hierarchical rings those across follow those inside, and are followed by them. The rings
-    of all stages share the trunks that they cross. A butterfly sends twice 1/P of A over each of its hops.
+    of all stages share the trunks that they cross. A butterfly sends twice 1/P of A over each of its hops. A chain
+    sends A to one replica, and then from it.
     """
     found = []
     of_stages = [
         StageRings.of(
-            placement.replicas(stage), hierarchical=transport.is_hierarchical, butterfly=transport.is_butterfly
+            placement.replicas(stage),
+            hierarchical=transport.is_hierarchical,
+            butterfly=transport.is_butterfly,
+            chained=transport.is_chain,
         )
         for stage in range(placement.stages)
     ]
@@ -113,10 +117,14 @@ def between_iterations_ns(
             paths = _paths(topology, pairs, transport, on_link)
             if paths and level_bytes:
                 steps, rounds = 2 * (size - 1), 1 if level is rings.levels[-1] else 2
+                segments, crossing = rings.cut(size)
                 bits_per_s = min(_path_bps(topology, transport, path) for path in paths)
                 latency_ns = max(path.latency_ns for path in paths)
-                send_ns = steps * level_bytes * 8 * 1e9 / bits_per_s / size
-                all_reduce_ns += ceil(max(steps * latency_ns, send_ns + rounds * latency_ns))
+                send_ns = crossing * level_bytes * 8 * 1e9 / bits_per_s / segments
+                if rings.chained:
+                    all_reduce_ns += ceil(send_ns + steps * latency_ns)
+                else:
+                    all_reduce_ns += ceil(max(steps * latency_ns, send_ns + rounds * latency_ns))
         found.append(all_reduce_ns + optimizer_ns)
     return tuple(found)
 

@@ -181,7 +181,12 @@ class PipelineVariant(ResolvedVariant):
         replicas = map(self.placement.replicas, range(self.placement.stages))
         transport = self.transport
         return tuple(
-            StageRings.of(each, hierarchical=transport.is_hierarchical, butterfly=transport.is_butterfly)
+            StageRings.of(
+                each,
+                hierarchical=transport.is_hierarchical,
+                butterfly=transport.is_butterfly,
+                chained=transport.is_chain,
+            )
             for each in replicas
         )
 
@@ -282,7 +287,7 @@ class PipelineVariant(ResolvedVariant):
             for level, summed_bytes in zip(rings.levels, rings.summed_bytes(size_bytes), strict=True):
                 for ring in level:
                     for pair in ring_pairs(ring):
-                        yield Transfer(f"{whose} {what}", summed_bytes // len(ring), pair)
+                        yield Transfer(f"{whose} {what}", summed_bytes // rings.cut(len(ring))[0], pair)
 
     def serial_s(self, transfer_s: Callable[[int], float]) -> float:
         """Return an upper bound of an iteration in seconds, as ``ResolvedVariant.serial_s`` says."""

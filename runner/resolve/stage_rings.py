@@ -30,13 +30,19 @@ class StageRings:
 
     A ``butterfly`` of so many replicas is one level, with a ring of two for each two of them: a part of one goes there,
     and the sum of it back, so that such a ring sums the parts of both. Every replica is in all rings of its own pairs.
+
+    Of a ``chained`` ring the data is one segment. It is reduced on the way from the second replica around to the first,
+    and then broadcast on the way from the first to the last.
     """
 
     levels: tuple[tuple[Ring, ...], ...]
     butterfly: int | None = None
+    chained: bool = False
 
     @staticmethod
-    def of(replicas: Sequence[StagePlace], *, hierarchical: bool = False, butterfly: bool = False) -> "StageRings":
+    def of(
+        replicas: Sequence[StagePlace], *, hierarchical: bool = False, butterfly: bool = False, chained: bool = False
+    ) -> "StageRings":
         """Return the rings of replicas. Hierarchical ones in one datacenter, or with one in each, are a single ring.
 
         Raise ValueError if hierarchical rings differ in size.
@@ -47,7 +53,7 @@ class StageRings:
             return StageRings((tuple(combinations(replicas, 2)),), len(replicas))
         inside = tuple(by_datacenter(replicas).values())
         if not hierarchical or len(inside) == 1 or len(inside) == len(replicas):
-            return StageRings(((ring_order(replicas),),))
+            return StageRings(((ring_order(replicas),),), chained=chained)
         return StageRings((inside, tuple(zip(*inside, strict=True))))
 
     @property
@@ -69,14 +75,27 @@ class StageRings:
     def wan_ratio(self) -> float:
         """The bytes that cross between datacenters for each byte that a replica sums, over all rings together.
 
-        On each hop of a ring of n it is 2 (n - 1) / n of what that ring sums.
+        On each hop of a ring of n it is 2 (n - 1) / n of what that ring sums; on those of a chain as ``hop_passes``.
         """
+        if self.chained:
+            return float(sum(count for (a, b), count in self.hop_passes() if a.datacenter != b.datacenter))
         found, share = 0.0, 1.0 if self.butterfly is None else 2 / self.butterfly
         for level, size in zip(self.levels, self.sizes, strict=True):
             crossing = sum(one.datacenter != other.datacenter for ring in level for one, other in ring_pairs(ring))
             found += share * crossing * 2 * (size - 1) / size
             share /= size
         return found
+
+    def hop_passes(self) -> tuple[tuple[Pair, int], ...]:
+        """Return each hop of a chained ring with how often the data goes over it.
+
+        The reduce leaves out the hop from the first replica, and the broadcast the one to it.
+        """
+        return tuple((hop, (number > 0) + (number < len(self.pairs) - 1)) for number, hop in enumerate(self.pairs))
+
+    def cut(self, size: int) -> tuple[int, int]:
+        """Return into how many segments a ring of ``size`` cuts its data, and how many cross a hop at most."""
+        return (1, 2) if self.chained else (size, 2 * (size - 1))
 
     def with_place(self, place: StagePlace) -> tuple[Ring, ...]:
         """Return the rings of each level that a place is in: one, but of a butterfly one for each other replica."""

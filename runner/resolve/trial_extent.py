@@ -115,16 +115,20 @@ def check_extent(
         buckets = bucket_count(size_bytes, transport.bucket) if transport.sums_in_buckets else 1
         _check_buckets(written, buckets * stages * pipelines * iterations)
         rings = StageRings.of(
-            placement.replicas(stage), hierarchical=transport.is_hierarchical, butterfly=transport.is_butterfly
+            placement.replicas(stage),
+            hierarchical=transport.is_hierarchical,
+            butterfly=transport.is_butterfly,
+            chained=transport.is_chain,
         )
         summed_bytes = rings.summed_bytes(-(-size_bytes // buckets))
         for level, size, level_bytes in zip(rings.levels, rings.sizes, summed_bytes, strict=True):
-            segment_bytes, segments = -(-level_bytes // size), iterations * sums * 2 * (size - 1) * buckets
+            segments, crossing = rings.cut(size)
+            segment_bytes, crossing = -(-level_bytes // segments), iterations * sums * crossing * buckets
             for path, count in paths.of(pair for ring in level for pair in ring_pairs(ring)).items():
-                _check_windows(path.windows(segment_bytes) * segments, "compute.gradient")
-                sent_ns += segments * count * path.transfer_ns(segment_bytes)
-                sent_bytes += segments * count * segment_bytes
-                drawn_bytes += path.draws * segments * count * segment_bytes
+                _check_windows(path.windows(segment_bytes) * crossing, "compute.gradient")
+                sent_ns += crossing * count * path.transfer_ns(segment_bytes)
+                sent_bytes += crossing * count * segment_bytes
+                drawn_bytes += path.draws * crossing * count * segment_bytes
     _check_time(computing_ns + sent_ns, "compute.gradient")
     _check_bytes(sent_bytes, "compute.gradient")
     _check_segments(spec, drawn_bytes)

@@ -225,6 +225,7 @@ class RingsConfig:
       sum gradients.
     - ``norm``: the ring of all ranks over which the gradient norm is all-reduced in every iteration, None where
       optimizer steps do not wait for it. Its neighbours may be those of another ring.
+    - ``chained``: whether the replicas reduce along a chain to the first of their ring, and broadcast from it.
     - ``butterfly``: whether the replicas sum in a butterfly. Each of ``replicas`` is then a pair of this rank and
       another one.
 
@@ -237,10 +238,13 @@ class RingsConfig:
     norm: RingConfig | None = None
     butterfly: bool = False
     sums: int = 1
+    chained: bool = False
 
     def __post_init__(self) -> None:
         if self.butterfly and any(len(ring.ranks) != 2 for ring in self.replicas):
             raise ValueError("butterfly: the replicas exchange pair by pair: give rings of two")
+        if self.chained and (self.butterfly or self.buckets or len(self.replicas) > 1):
+            raise ValueError("chained: the replicas sum as one along a single ring: give no other, and no buckets")
         if self.buckets < 0:
             raise ValueError(f"buckets: {self.buckets} is below 0")
         if self.buckets and not self.replicas:

@@ -87,7 +87,8 @@ def ring_window_chunks(segments: Sequence[int], chunk_bytes: int) -> int:
 class RingRound:
     """The expected and the received chunks in one all-reduce of ``data``, or in some steps of it.
 
-    ``ring`` is the number of the ring that it goes round.
+    ``ring`` is the number of the ring that it goes round. ``chained`` data is one segment, which the second replica
+    sends first: summed on its way to the first replica, and copied on the way from that to the last one.
 
     Raises ValueError if ``data`` is not a whole number of elements.
     """
@@ -103,14 +104,19 @@ class RingRound:
         connections: int = 1,
         ring: int = 0,
         steps: range | None = None,
+        chained: bool = False,
     ) -> None:
         self.iteration, self.ring = iteration, ring
         self.steps = range(2 * (replicas - 1)) if steps is None else steps
         """The steps of the ring that are made, by default all."""
         self._data = data.cast("B")
-        self._segments = cut_segments(self._data.nbytes, element_bytes, replicas)
+        cut = 1 if chained else replicas
+        self._segments = cut_segments(self._data.nbytes, element_bytes, cut)
+        if chained:
+            end = self._data.nbytes
+            self._segments = ((0, 0), *self._segments, *[(end, end)] * (replicas - 2))
         self._steps = ring_steps(position, replicas)
-        self._chunk_bytes = ring_chunk_bytes(self._data.nbytes, element_bytes, replicas, connections)
+        self._chunk_bytes = ring_chunk_bytes(self._data.nbytes, element_bytes, cut, connections)
         counts = [-(-(end - start) // self._chunk_bytes) for start, end in self._segments]
         self.window = ring_window_chunks(counts, self._chunk_bytes)
         """The most chunks that may be at a replica or on their way there."""

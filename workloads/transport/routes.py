@@ -47,9 +47,11 @@ class Routes:
             each.rank: Exchange(config, each, peers[each.rank], pool=pool, report=report) for each in config.exchanges
         }
         of_replicas = len(config.rings.replicas)
-        # In a butterfly the chunks of several peers are summed together: the rank passes on even blank ones.
+        # A butterfly sums the chunks of several peers together, a chain all before any is broadcast: the rank passes on
+        # even blank ones.
+        held = config.rings.butterfly or config.rings.chained
         self.rings = [
-            RingEnd(config, ring, pool, report, blank=blank and not (config.rings.butterfly and ring < of_replicas))
+            RingEnd(config, ring, pool, report, blank=blank and not (held and ring < of_replicas))
             for ring in range(len(config.rings.every))
         ]
         self.star = None if config.star is None else StarEnd(config, config.star, peers, pool, report)

@@ -2,33 +2,21 @@
 
 Each of k replicas owns a segment. It sends all others their segments' pieces at once, in order, and behind them the
 sums of its own, each as soon as that piece has arrived from all others. On equal lines of rate R, each of its own and
-without latency, A bytes take ``2 A / (k R)``. At most a window of pieces is on its way to a replica or waits there,
-which uses none before it takes part: a further one waits until the replica has reported those that it has used.
+without latency, A bytes take ``2 A / (k R)``.
 """
 
-from collections import deque
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import NamedTuple
 
 from wanbed.flow.channel import Channel
 from wanbed.flow.event_queue import EventQueue
-from wanbed.flow.striping import Striping
 from wanbed.runner.simulator.rings.piece_round import PieceRound, PieceRounds
+from wanbed.runner.simulator.rings.piece_ways import PieceWays, SentPiece, Way
 from wanbed.workloads.transport.butterfly_sum import GATHER, SCATTER
 from wanbed.workloads.transport.ring_round import cut_segments, ring_chunk_bytes, ring_window_chunks
 
-Way = tuple[int, int]
-"""The positions of a sender and a receiver."""
-
 _PIECES = 32
 """The most pieces of a segment where packets are not followed: a few chunks that follow each other are one."""
-
-
-class _Piece(NamedTuple):
-    way: Way
-    step: int
-    number: int
 
 
 class ButterflyCut(NamedTuple):
@@ -61,88 +49,52 @@ class Butterfly:
     def __init__(
         self, channels: Mapping[Way, Channel], connections: Mapping[Way, int], cut: ButterflyCut, events: EventQueue
     ) -> None:
-        self.channels, self.cut, self.events = channels, cut, events
-        self.positions = range(len(cut.pieces_bytes))
-        self.batch = max(1, cut.window // 4)
-        self._stripings = {
-            way: Striping(count, 1, cut.piece_bytes) if count > 1 and not cut.header_bytes else None
-            for way, count in connections.items()
-        }
-        self._credit = dict.fromkeys(channels, cut.window)
-        self._unsent: dict[Way, deque[tuple[_Round, _Piece]]] = {way: deque() for way in channels}
-        self.join = PieceRounds(len(self.positions), lambda: _Round(self)).join
-
-    def send(self, each: "_Round", piece: _Piece, now_ns: int) -> None:
-        """Send a piece once there is room for it."""
-        self._unsent[piece.way].append((each, piece))
-        self._send_next(piece.way, now_ns)
-
-    def give_credit(self, way: Way, pieces: int, now_ns: int) -> None:
-        """Report to a sender that ``pieces`` pieces have been used at the receiver."""
-        self.events.at(self.channels[way].report_ns(now_ns), self._credited, (way, pieces))
-
-    def _credited(self, now_ns: int, what: tuple[Way, int]) -> None:
-        way, pieces = what
-        self._credit[way] += pieces
-        self._send_next(way, now_ns)
-
-    def _send_next(self, way: Way, now_ns: int) -> None:
-        unsent = self._unsent[way]
-        while unsent and self._credit[way]:
-            self._credit[way] -= 1
-            each, piece = unsent.popleft()
-            owner = way[1] if piece.step == SCATTER else way[0]
-            size_bytes = self.cut.pieces_bytes[owner][piece.number] + self.cut.header_bytes
-            left, accepted = partial(self._left, each, piece), partial(self._accepted, each, way[0])
-            self.channels[way].queue(now_ns, size_bytes, left, self._stripings[way], accepted=accepted, at_once=False)
-
-    def _left(self, each: "_Round", piece: _Piece, _: int, end_ns: int) -> None:
-        arrival_ns = max(self.channels[piece.way].arrival_ns(end_ns), self.events.now_ns)
-        self.events.at(arrival_ns, each.arrived, piece)
-
-    def _accepted(self, each: "_Round", position: int, at_ns: int) -> None:
-        self.events.at(max(at_ns, self.events.now_ns), each.accepted, position)
+        ways = PieceWays(
+            channels,
+            connections,
+            events,
+            piece_bytes=cut.piece_bytes,
+            window=cut.window,
+            followed=cut.header_bytes > 0,
+        )
+        self.join = PieceRounds(len(cut.pieces_bytes), lambda: _Round(ways, cut)).join
 
 
-class _Round(PieceRound[_Piece]):
-    def __init__(self, butterfly: Butterfly) -> None:
-        self._butterfly = butterfly
-        pieces, positions = butterfly.cut.pieces_bytes, butterfly.positions
-        count, every = len(positions), sum(map(len, pieces))
+class _Round(PieceRound[SentPiece]):
+    def __init__(self, ways: PieceWays, cut: ButterflyCut) -> None:
+        self._ways, self._cut, pieces = ways, cut, cut.pieces_bytes
+        self._positions = range(len(pieces))
+        count, every = len(pieces), sum(map(len, pieces))
         # The pieces of its own segment from all others, and the sums of all other segments.
-        super().__init__([(count - 2) * len(pieces[position]) + every for position in positions])
+        super().__init__([(count - 2) * len(pieces[position]) + every for position in self._positions])
         self._unsummed = [[count - 1] * len(own) for own in pieces]
-        self._unreported = dict.fromkeys(butterfly.channels, 0)
         self._awaited = {
-            (sender, receiver): len(pieces[receiver]) + len(pieces[sender]) for sender, receiver in butterfly.channels
+            (sender, receiver): len(pieces[receiver]) + len(pieces[sender])
+            for sender in self._positions
+            for receiver in self._positions
+            if sender != receiver
         }
 
     def _begin(self, position: int, now_ns: int) -> None:
-        for other in self._butterfly.positions:
+        for other in self._positions:
             if other != position:
-                for number in range(len(self._butterfly.cut.pieces_bytes[other])):
-                    self._send(_Piece((position, other), SCATTER, number), now_ns)
+                for number in range(len(self._cut.pieces_bytes[other])):
+                    self._send(SentPiece((position, other), SCATTER, number), other, now_ns)
 
-    def arrived(self, now_ns: int, piece: _Piece) -> None:
-        """Handle that a piece has arrived."""
-        self.received(piece.way[1], piece, now_ns)
-
-    def _send(self, piece: _Piece, now_ns: int) -> None:
+    def _send(self, piece: SentPiece, owner: int, now_ns: int) -> None:
         self._unaccepted[piece.way[0]] += 1
-        self._butterfly.send(self, piece, now_ns)
+        size_bytes = self._cut.pieces_bytes[owner][piece.number] + self._cut.header_bytes
+        self._ways.send(self, piece, size_bytes, now_ns)
 
-    def _use(self, position: int, piece: _Piece, now_ns: int) -> None:
+    def _use(self, position: int, piece: SentPiece, now_ns: int) -> None:
         way, step, number = piece
         self._missing[position] -= 1
         if step == SCATTER:
             self._unsummed[position][number] -= 1
             if not self._unsummed[position][number]:
-                for other in self._butterfly.positions:
+                for other in self._positions:
                     if other != position:
-                        self._send(_Piece((position, other), GATHER, number), now_ns)
-        self._unreported[way] += 1
+                        self._send(SentPiece((position, other), GATHER, number), position, now_ns)
         self._awaited[way] -= 1
-        if self._unreported[way] >= self._butterfly.batch or not self._awaited[way]:
-            self._butterfly.give_credit(way, self._unreported[way], now_ns)
-            self._unreported[way] = 0
+        self._ways.used(way, now_ns, last=not self._awaited[way])
         self._end(position, now_ns)

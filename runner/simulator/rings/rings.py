@@ -11,6 +11,7 @@ from wanbed.runner.simulator.channels.network import Ends, Network
 from wanbed.runner.simulator.channels.packet_channel import PacketChannel
 from wanbed.runner.simulator.channels.wan_traffic import Crossing
 from wanbed.runner.simulator.rings.butterfly import Butterfly, ButterflyCut
+from wanbed.runner.simulator.rings.chain import Chain, ChainCut
 from wanbed.runner.simulator.rings.chunked_ring import ChunkedRing
 from wanbed.runner.simulator.rings.ring import NestedRing, Ring
 from wanbed.runner.simulator.rings.ring_all_reduce import Done, RingCut, SharedRing, SparseRing, all_reduce_ends_ns
@@ -57,7 +58,7 @@ def ring_cut(network: Network[PipelineVariant], stage: int, level: int = 0, numb
 class Rings:
     """The rings of all stages: one of all replicas of each stage, or several where its all-reduce is hierarchical.
 
-    A butterfly stands for the rings of two that it consists of.
+    A butterfly stands for the rings of two that it consists of, a chain for the ring along which it lies.
 
     A ring that shares no resource is computed at once, and so is that of a stage in ``apart``, for which ``channels``
     has none; any other one is simulated event by event. Where only one of several equal parts is simulated, its
@@ -83,6 +84,9 @@ class Rings:
             self._positions[stage] = {pipeline: position for position, pipeline in enumerate(replicas)}
             if variant_rings.butterfly is not None:
                 self._rings[stage] = self._butterfly(stage, variant_rings.pairs)
+                continue
+            if variant_rings.chained:
+                self._rings[stage] = self._chain(stage, variant_rings.pairs)
                 continue
             if stage in apart:
                 self._rings[stage] = self.apart[stage] = PrivateRing(network, levels[0][0], ring_cut(network, stage)[1])
@@ -124,6 +128,15 @@ class Rings:
         cut = ButterflyCut.of(size_bytes, len(positions), most, header_bytes=header_bytes)
         self._crossing += ((ends, channels[way]) for way, ends in ways.items())
         return Butterfly(channels, connections, cut, self._events)
+
+    def _chain(self, stage: int, hops: Sequence[Ends]) -> Ring:
+        network, channels = self._network, [self._channels[ends] for ends in hops]
+        connections = [network.connections_between(ends) for ends in hops]
+        followed = any(isinstance(channel, PacketChannel) for channel in channels)
+        size_bytes = max(network.variant.buckets_bytes(stage))
+        cut = ChainCut.of(size_bytes, max(connections), header_bytes=HEADER_BYTES if followed else None)
+        self._crossing += zip(hops, channels, strict=True)
+        return Chain(channels, connections, cut, self._events)
 
     def has_gradients(self, stage: int) -> bool:
         """Return whether the replicas of ``stage`` have gradients to all-reduce."""

@@ -26,6 +26,7 @@ def rings_apart(network: Network[PipelineVariant], others: Collection[Ends]) -> 
     if (
         variant.overlaps_all_reduce
         or variant.transport.is_butterfly
+        or variant.transport.is_chain
         or not variant.sums_every_iteration
         or network.topology.intra_rate_bps is None
     ):

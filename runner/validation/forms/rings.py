@@ -1,4 +1,4 @@
-"""Check data parallelism in small cases with a closed form: in buckets, hierarchical, in a butterfly, or uneven."""
+"""Check data parallelism against closed forms: in buckets, hierarchical, as a butterfly or chain, uneven."""
 
 from typing import Any
 
@@ -116,6 +116,35 @@ def butterfly_all_reduce(simulate: Simulate) -> LawCheck:
     )
 
 
+def reduce_and_broadcast(simulate: Simulate) -> LawCheck:
+    """Check that A bytes go once along a chain of P replicas, and then once back from the first, a piece p behind each.
+
+    Without a rate only the latencies of its hops are left.
+    """
+    rates: tuple[dict[str, str], ...] = ({"node_pair_rate": "80Mbit"}, {})
+    found = [
+        simulated(
+            simulate,
+            {
+                "datacenters": [{"name": name, "hosts": 1} for name in _REPLICAS],
+                "wan": {"latency": f"{_LATENCY_MS}ms", **rate},
+            },
+            compute={"forward": "10ms", "backward": "20ms", "gradient": f"{40 * 256}KiB"},
+            training={"stages": 1, "pipelines": len(_REPLICAS), "microbatches": 1},
+            variant={"schedule": "dp", "transport": {"all_reduce": "chain"}},
+        )
+        for rate in rates
+    ]
+    hops = 2 * (len(_REPLICAS) - 1)
+    piece_ns = 256 * 1024 * 100
+    return LawCheck(
+        "reduce and broadcast of 10 MiB along 4 replicas 50 ms apart, 80 Mbit/s; without a rate",
+        "2 A / W + 2 (P - 2) p / W + 2 (P - 1) c, 2 (P - 1) c",
+        ((2 * 40 + hops - 2) * piece_ns + hops * _LATENCY_MS * MS, hops * _LATENCY_MS * MS),
+        tuple(all_reduce_ns(each) for each in found),
+    )
+
+
 _FORWARD_MS, _BACKWARD_MS, _MICROBATCHES = 20, 40, 4
 
 _SUM_MS = 6000
@@ -199,6 +228,7 @@ RINGS: tuple[ClosedForm, ...] = (
     hierarchical_all_reduce,
     hierarchical_buckets,
     butterfly_all_reduce,
+    reduce_and_broadcast,
 )
 
 

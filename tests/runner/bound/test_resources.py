@@ -179,6 +179,15 @@ def test_a_butterfly_sends_a_part_and_a_sum_over_each_hop() -> None:
     assert ms(times(last_backward_ms=10_000, all_reduce="butterfly", **BUCKETS))[0] == 410
 
 
+def test_a_chain_sends_all_to_the_first_and_then_all_from_it() -> None:
+    # Of 12 MB over three hops of 10 MB a second and 10 ms: two hops there, two back, each hop's bytes once or twice.
+    found = times(all_reduce="chain", model="ideal")
+    assert (*ms(found)[:2], found.own_ns / MS) == (2 * 1220, 1200, 1220)
+    assert [bits for _, bits in found.loads] == [96e6, 192e6, 96e6]
+    # The first replica leaves a window of what it sends in its buffers.
+    assert ms(times(all_reduce="chain", model="auto", window="1MiB"))[1] == pytest.approx(1200 - 2**20 / 1e4, abs=1)
+
+
 def test_the_passes_of_small_segments_take_their_latencies() -> None:
     # Three hops of 1 ms inside, twice, and twice two of 10 ms across.
     assert ms(times(datacenters=3, seats=4, gradient="12kB", all_reduce="hierarchical"))[0] == pytest.approx(

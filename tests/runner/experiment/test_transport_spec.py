@@ -53,6 +53,7 @@ def test_a_window_is_what_the_kernel_can_hold_and_a_congestion_controls_name_has
         ("ring", False, True),
         ("hierarchical", True, True),
         ("butterfly", False, True),
+        ("chain", False, False),
         ("nccl", False, False),
         ("nccl-shared", False, False),
         ("gloo", False, False),
@@ -62,7 +63,8 @@ def test_rings_of_wanbeds_own_sum_in_buckets_where_they_overlap_and_libraries_ne
     all_reduce: str, hierarchical: bool, buckets: bool
 ) -> None:
     spec = TransportSpec.model_validate({"all_reduce": all_reduce})
-    assert (spec.sums_over_transport, spec.is_hierarchical, spec.sums_in_buckets) == (buckets, hierarchical, False)
+    assert (spec.has_buckets, spec.is_hierarchical, spec.sums_in_buckets) == (buckets, hierarchical, False)
+    assert spec.sums_over_transport == (buckets or spec.is_chain)
     if buckets:
         assert TransportSpec.model_validate({"all_reduce": all_reduce, "all_reduce_overlap": True}).sums_in_buckets
     else:

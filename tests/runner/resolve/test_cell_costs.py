@@ -202,6 +202,14 @@ def test_a_butterfly_sends_a_part_and_a_sum_between_each_two() -> None:
     assert between(topology, placement, transport=butterfly) == (50 * MS + 40 * MS,)
 
 
+def test_a_chain_sends_all_there_and_back_and_takes_all_hops_latencies() -> None:
+    # 1 MB at 80 Mbit/s, 100 ns a byte, twice, and six hops of up to 40 ms.
+    topology = network()
+    placement = place_stages(topology, 1, 4, [["east"], ["east"], ["west"], ["west"]])
+    chain = TransportSpec(model="ideal", all_reduce="chain")
+    assert between(topology, placement, transport=chain) == (200 * MS + 6 * 40 * MS,)
+
+
 def test_gradients_of_no_bytes_take_no_time() -> None:
     topology = network()
     placement = place_stages(topology, 1, 2, [["east"], ["west"]])

@@ -55,6 +55,16 @@ def test_in_a_butterfly_each_two_replicas_are_a_ring_and_sum_the_parts_of_both()
     assert StageRings.of(two, butterfly=True).pairs == StageRings.of(two).pairs
 
 
+def test_a_chain_lies_along_the_ring_and_leaves_out_a_hop_each_way() -> None:
+    rings = StageRings.of(replicas("a", "b", "a", "b"), chained=True)
+    assert pipelines(rings) == [[[0, 2, 1, 3]]]
+    assert [count for _, count in rings.hop_passes()] == [1, 2, 2, 1]
+    # From the second replica to the third twice, from the last to the first once.
+    assert rings.wan_ratio == 3
+    assert (rings.cut(4), StageRings.of(replicas("a", "b")).cut(4)) == ((1, 2), (4, 6))
+    assert StageRings.of(replicas("a"), chained=True).levels == ()
+
+
 @pytest.mark.parametrize("datacenters", ["aaaa", "abcd", "a"])
 def test_one_datacenter_or_one_replica_in_each_is_a_single_ring(datacenters: str) -> None:
     assert StageRings.of(replicas(*datacenters), hierarchical=True) == StageRings.of(replicas(*datacenters))

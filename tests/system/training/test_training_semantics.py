@@ -55,6 +55,7 @@ OURS: Mapping[str, dict[str, Any]] = {
         "placement": HALVES["placement"],
     },
     "dp, butterfly": {"schedule": "dp", "training": WHOLE, "transport": {"all_reduce": "butterfly"}},
+    "dp, chain": {"schedule": "dp", "training": WHOLE, "transport": {"all_reduce": "chain"}},
 }
 PEERS: Mapping[str, dict[str, Any]] = {
     "torch-gpipe": {"schedule": "torch-gpipe"},
@@ -71,6 +72,7 @@ QUICK = frozenset(
         "zb-v, many connections",
         "1f1b, hierarchical",
         "dp, butterfly",
+        "dp, chain",
     }
 )
 """One of each kind of order, transport and sum; the others are left to the soak."""
@@ -172,6 +174,9 @@ def test_the_traffic_crosses_the_emulated_wan(run: Run, variant: str) -> None:
         # 8 replicas, of which 4 are in one datacenter and 2 in each other: each of the 40 ways between datacenters
         # carries 1/8 of all weights there, and 1/8 back.
         least_bytes = ITERATIONS * 40 * 2 / 8 * CONFIG.gradient_bytes(0, 1, "fp32")
+    elif variant == "dp, chain":
+        # Of the 3 hops between datacenters the one back to the first replica carries the reduce alone.
+        least_bytes = ITERATIONS * 5 * CONFIG.gradient_bytes(0, 1, "fp32")
     elif stages_of(variant) == 2:
         # Between 4 virtual stages on 2 stages are 3 boundaries, of which the turn of a V crosses nothing. A ring over
         # the 4 second stages, in 2 datacenters, has 2 hops between them, each with 2 x 3/4 of the stage's weights.

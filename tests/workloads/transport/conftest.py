@@ -117,7 +117,7 @@ class Mesh:
     With ``window_bytes`` they are joined by TCP over loopback, in segments of an Ethernet's size and such windows.
 
     With D ``datacenters`` of as many replicas there are rings inside each of them and rings of counterparts. In a
-    ``butterfly`` there is one for each two replicas.
+    ``butterfly`` there is one for each two replicas. ``chained`` replicas reduce and broadcast along their ring.
 
     Rank ``pipeline x S + stage``. ``by_hand`` are ranks that a test plays: their sockets are in ``bare``, by rank and
     then by peer. C = 0 shares nothing. ``turns`` are those of every boundary and direction, in terms of the first cell.
@@ -133,6 +133,7 @@ class Mesh:
         turns: Sequence[tuple[int, int]] = (),
         datacenters: int = 1,
         butterfly: bool = False,
+        chained: bool = False,
         microbatches: int = 1,
         iterations: int = 1,
         connections: int = 2,
@@ -175,7 +176,7 @@ class Mesh:
                     neighbours,
                     iterations,
                     BoundariesConfig(previous, following, microbatches),
-                    rings=RingsConfig(rings, butterfly=butterfly),
+                    rings=RingsConfig(rings, butterfly=butterfly, chained=chained),
                     window_bytes=window_bytes,
                 )
             )

@@ -1,4 +1,4 @@
-"""A replica that sums over the transport in a thread, in a ring or as a butterfly, as its configuration says."""
+"""A replica that sums over the transport in a thread: in a ring, as a butterfly or along a chain, as is configured."""
 
 import threading
 from collections.abc import Callable
@@ -7,6 +7,7 @@ import numpy as np
 
 from wanbed.workloads.transport.all_reduce import AllReduce
 from wanbed.workloads.transport.butterfly_sum import ButterflyAllReduce
+from wanbed.workloads.transport.chain_sum import ChainAllReduce
 from wanbed.workloads.transport.event import Closed, Failed, SegmentReceived, SegmentsSent
 from wanbed.workloads.transport.ring_sum import RingAllReduce
 
@@ -18,8 +19,7 @@ class Replica:
 
     def __init__(self, end, arrays: list[np.ndarray]) -> None:
         self.end, self.arrays = end, arrays
-        all_reduce = ButterflyAllReduce if end.plan.rings.butterfly else RingAllReduce
-        self.sum: AllReduce = all_reduce(end.plan, end.transport)
+        self.sum = all_reduce_of(end)
         self.others: list = []
         self.error: Exception | None = None
         self.thread = threading.Thread(target=self._run)
@@ -44,6 +44,12 @@ class Replica:
             self.sum.handle(event)
         else:
             self.others.append(event)
+
+
+def all_reduce_of(end) -> AllReduce:
+    rings = end.plan.rings
+    kind = ButterflyAllReduce if rings.butterfly else ChainAllReduce if rings.chained else RingAllReduce
+    return kind(end.plan, end.transport)
 
 
 def adder(dtype: np.dtype) -> Callable[[memoryview, memoryview], None]:

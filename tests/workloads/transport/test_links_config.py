@@ -83,6 +83,14 @@ def test_invalid_rings_name_the_field(changed: dict[str, Any], fault: str) -> No
         RingsConfig(**{"replicas": (RING,)} | changed)
 
 
+def test_a_chain_lies_along_one_ring_and_sums_all_at_once() -> None:
+    ring = RingConfig((0, 1, 2))
+    assert RingsConfig((ring,), chained=True).every == (ring,)
+    for changes in ({"butterfly": True}, {"buckets": 2}):
+        with pytest.raises(ValueError, match="chained: the replicas sum as one along a single ring"):
+            RingsConfig((RingConfig((0, 1)),), chained=True, **changes)
+
+
 def test_a_butterfly_is_of_pairs() -> None:
     pairs = (RingConfig((0, 2)), RingConfig((1, 2)))
     assert RingsConfig(pairs, butterfly=True).every == pairs

@@ -1,11 +1,10 @@
 """ZB-2p: zero bubble by a plan made ahead, with up to twice the memory of 1F1B."""
 
-from dataclasses import replace
 from typing import Any, ClassVar
 
 from wanbed.workloads.schedules.planning.cell_plan import CellCosts, CellPlan
+from wanbed.workloads.schedules.planning.cell_planner import Split, plan_cell
 from wanbed.workloads.schedules.planning.planned_schedule import PlannedSchedule
-from wanbed.workloads.schedules.planning.split_planner import plan_split_cell
 
 
 class ZeroBubble2p(PlannedSchedule):
@@ -32,4 +31,4 @@ class ZeroBubble2p(PlannedSchedule):
         """Plan one iteration of the DP-cell. Raise ValueError for any option."""
         if unknown:
             raise ValueError(f"{min(unknown)}: zb-2p has no options")
-        return plan_split_cell(replace(costs, shape=costs.shape.keeping_last()))
+        return plan_cell(costs, split=Split.ALWAYS)

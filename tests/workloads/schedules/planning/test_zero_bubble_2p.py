@@ -11,8 +11,8 @@ from tests.support.workloads.optimal_cell import OptimalCell
 from wanbed.workloads.schedules.action import ActionKind
 from wanbed.workloads.schedules.pipeline_shape import PipelineShape
 from wanbed.workloads.schedules.planning.cell_plan import BoundaryCosts, CellCosts
+from wanbed.workloads.schedules.planning.ordered_cell import OrderedCell
 from wanbed.workloads.schedules.planning.plan_run import PlanRun
-from wanbed.workloads.schedules.planning.split_planner import OrderedPipeline
 from wanbed.workloads.schedules.planning.zero_bubble_2p import ZeroBubble2p
 from wanbed.workloads.schedules.zero_bubble import ZeroBubble
 
@@ -37,7 +37,8 @@ def costs(
 def zb_h1_ns(cell: CellCosts) -> int:
     schedule = ZeroBubble(cell.shape)
     orders = tuple(tuple(action.kind for action in schedule.order(stage)) for stage in range(cell.shape.stages))
-    run = OrderedPipeline(cell).run(orders)
+    alone = OrderedCell(cell)
+    run = alone.run(alone.alike(orders))
     assert run is not None
     return run.makespan_ns
 
@@ -150,7 +151,8 @@ def test_no_plan_is_longer_than_the_order_that_torch_runs(stages: int, microbatc
     )
     orders = tuple(tuple(letters[text[0]] for text in own if text[0] in letters) for own in texts)
     cell = costs(stages, microbatches, latency)
-    torchs = OrderedPipeline(cell).run(orders)
+    pipeline = OrderedCell(cell)
+    torchs = pipeline.run(pipeline.alike(orders))
     assert torchs is not None
     assert ZeroBubble2p.plan(cell).makespan_ns <= torchs.makespan_ns
 

@@ -28,7 +28,7 @@ from wanbed.runner.experiment.sweep import SweepPointSpec
 from wanbed.runner.planner.bottleneck import IterationLimits, LinkUse, PathShare
 from wanbed.runner.planner.effort import Effort
 from wanbed.runner.planner.families import FamilyPrice, family_notes, same_worth
-from wanbed.runner.planner.planning import Plan, PlanningTask
+from wanbed.runner.planner.planning import LeftOut, Plan, PlanningTask
 from wanbed.runner.planner.search_space import Candidate, Priced, Runs
 from wanbed.runner.runs.not_modelled import as_written
 from wanbed.runner.runs.progress import PLAIN_INTERVAL_S
@@ -95,6 +95,7 @@ def document(planned: Planned | Unplanned) -> dict[str, Any]:
         "chosen": _proposal(planned, found.chosen),
         "alternatives": [_proposal(planned, priced) for priced in found.runners_up],
         "unused_gpus": dict(found.unused),
+        "left_out": {name: _left_out_record(planned, each) for name, each in found.left_out.items()},
         "simulations": found.simulations,
         f"{planned.task.counted}_per_s_at_most": found.at_most,
         "gap": found.gap,
@@ -113,8 +114,19 @@ def _proposal(planned: Planned, priced: Priced) -> dict[str, Any]:
         f"{planned.task.counted}_per_s": price.tokens_per_s,
         "gpu_utilization": price.gpu_utilization,
         "wan_bytes": price.wan_bytes,
+        "sequences": _sequences(planned, priced.candidate.pipelines),
         "found_by": planned.found.found_by(priced),
         "bottleneck": None if bottleneck is None else _bottleneck(bottleneck),
+    }
+
+
+def _left_out_record(planned: Planned, left_out: LeftOut) -> dict[str, Any]:
+    best = left_out.best_with
+    return {
+        "free_gpus": left_out.free_gpus,
+        "best_with": None if best is None else _layout(best.candidate),
+        f"{planned.task.counted}_per_s_with": None if best is None else best.price.tokens_per_s,
+        "reason": _left_out_text(planned, left_out),
     }
 
 
@@ -166,8 +178,13 @@ def _stages_reason(spec: ExperimentSpec, variant: str) -> str:
     own = next(entry.training for entry in spec.variants if entry.name == variant)
     if (own.stages or spec.training.stages) is not None:
         return ""
-    pipelines = count_text(own.pipelines or spec.training.pipelines, "pipeline")
+    pipelines = count_text(_pipelines_in_file(spec, variant), "pipeline")
     return f" (training.stages is not given: one for every GPU that {pipelines} would leave)"
+
+
+def _pipelines_in_file(spec: ExperimentSpec, variant: str) -> int:
+    own = next(entry.training for entry in spec.variants if entry.name == variant)
+    return own.pipelines or spec.training.pipelines
 
 
 def _answer(planned: Planned) -> list[str]:
@@ -182,12 +199,46 @@ def _answer(planned: Planned) -> list[str]:
         f"{planned.task.counted} a second": three_digits(price.tokens_per_s),
         "GPU utilization": percent_text(price.gpu_utilization),
         "WAN an iteration": size_text(price.wan_bytes),
+        "sequences": _batch_text(planned),
         "GPUs left unused": list_text(unused) or "none",
+        **{f"why not {name}": _left_out_text(planned, each) for name, each in found.left_out.items()},
         **_why(price.bottleneck),
         **_gap(planned),
         "found by": _found_by(found),
     }
     return [f"{name:<20}{text}" for name, text in figures.items()]
+
+
+def _sequences(planned: Planned, pipelines: int) -> int:
+    return pipelines * planned.task.microbatches
+
+
+def _batch_text(planned: Planned) -> str:
+    """Return the batch, and how it compares with that of the file: more replicas make it larger."""
+    written = _pipelines_in_file(planned.point.spec, planned.variant)
+    batch, of_file = (_sequences(planned, each) for each in (planned.found.chosen.candidate.pipelines, written))
+    text = f"{batch:,} an iteration, {count_text(planned.task.microbatches, 'microbatch', 'microbatches')} a pipeline"
+    if batch == of_file:
+        return text
+    fewer = count_text(written, "pipeline")
+    return f"{text}: the batch grows with the pipelines, with {fewer} as in the file it is {of_file:,}"
+
+
+def _left_out_text(planned: Planned, left_out: LeftOut) -> str:
+    """Return why a datacenter has no stage."""
+    chosen, best = planned.found.chosen, left_out.best_with
+    few = ""
+    if left_out.free_gpus < chosen.candidate.pipelines:
+        room = count_text(left_out.free_gpus, "GPU")
+        few = f"{room}, too few for a stage of {count_text(chosen.candidate.pipelines, 'pipeline')}; "
+    if best is not None:
+        less = 1 - best.price.tokens_per_s / chosen.price.tokens_per_s
+        cells = _cells_text(best.candidate)
+        fewer = f"{percent_text(less)} fewer {planned.task.counted} a second"
+        return f"{few}the best simulated plan with it ({cells}) gives {fewer}"
+    if planned.found.proven:
+        return f"{few}no plan with it gives more {planned.task.counted} a second, by the bounds"
+    return f"{few}no plan with it was simulated"
 
 
 def _gap(planned: Planned) -> dict[str, str]:

@@ -127,20 +127,32 @@ def _layout(candidate: Candidate) -> Layout:
 
 
 @dataclass(frozen=True)
+class LeftOut:
+    """A datacenter without a stage of the chosen candidate: its free GPUs, and the best priced candidate with it.
+
+    ``best_with`` is None if no candidate with it was priced.
+    """
+
+    free_gpus: int
+    best_with: Priced | None
+
+
+@dataclass(frozen=True)
 class Plan:
     """The result of planning a variant: the best candidate and the runners-up.
 
     ``runners_up`` has the best priced candidate of every other number of DP-cells, and the greedy answer if it is not
-    the chosen candidate; best first. ``unused`` has the number of unused GPUs of each datacenter. ``at_most`` is the
-    tokens per second that no candidate exceeds, by the bounds of those that were not simulated. ``cut_off`` is the
-    reason why the search ended early, None if it is complete. ``ended_by`` is the exception that a signal has raised in
-    the search, None if there was none.
+    the chosen candidate; best first. ``unused`` has the number of unused GPUs of each datacenter, ``left_out`` each
+    datacenter without a stage. ``at_most`` is the tokens per second that no candidate exceeds, by the bounds of those
+    that were not simulated. ``cut_off`` is the reason why the search ended early, None if it is complete. ``ended_by``
+    is the exception that a signal has raised in the search, None if there was none.
     """
 
     chosen: Priced
     greedy: Priced
     runners_up: tuple[Priced, ...]
     unused: Mapping[str, int]
+    left_out: Mapping[str, LeftOut]
     search: SearchName
     simulations: int
     at_most: float
@@ -210,6 +222,7 @@ def plan(
         found.greedy,
         _runners_up(found.best, found.greedy, found.priced),
         {name: gpus - stages_in.get(name, 0) * chosen.pipelines for name, gpus in space.free_gpus.items()},
+        {name: _left_out(name, gpus, found) for name, gpus in space.free_gpus.items() if name not in stages_in},
         search,
         found.simulations,
         found.at_most,
@@ -334,6 +347,11 @@ def ceiling(task: PlanningTask) -> Callable[[int, Runs, int | None], float]:
         return tokens_per_s(pipelines, task.microbatches, task.counted_per_sequence, least_ns)
 
     return top
+
+
+def _left_out(name: str, free_gpus: int, found: Found) -> LeftOut:
+    with_it = [priced for priced in found.priced if name in priced.candidate.datacenters]
+    return LeftOut(free_gpus, min(with_it, key=lambda priced: priced.rank, default=None))
 
 
 def _runners_up(chosen: Priced, greedy: Priced, priced: tuple[Priced, ...]) -> tuple[Priced, ...]:

@@ -59,6 +59,7 @@ def test_a_script_gets_every_figure() -> None:
         "tokens_per_s",
         "gpu_utilization",
         "wan_bytes",
+        "sequences",
         "found_by",
         "bottleneck",
     }
@@ -67,7 +68,55 @@ def test_a_script_gets_every_figure() -> None:
     assert chosen["found_by"] == "better"
     assert [entry["found_by"] for entry in answer["alternatives"]] == ["greedy"]
     assert answer["unused_gpus"] == {"east": 0, "west": 0, "north": 0}
+    assert answer["left_out"] == {}
     assert (answer["complete"], answer["cut_off"]) == (True, None)
+
+
+def line(output: str, name: str) -> str:
+    (found,) = [each for each in output.splitlines() if each.startswith(f"{name:<20}")]
+    return found[20:]
+
+
+@pytest.mark.usefixtures("folder")
+def test_the_answer_says_that_the_batch_grows_with_the_pipelines() -> None:
+    training = {"stages": 4, "pipelines": 1, "microbatches": 5}
+    content = document({"east": 4, "west": 4}, 4, training=training)
+    assert line(planned(content).output, "sequences") == (
+        "10 an iteration, 5 microbatches a pipeline: the batch grows with the pipelines, with 1 pipeline as in the "
+        "file it is 5"
+    )
+    assert json.loads(planned(content, "--json").stdout)["chosen"]["sequences"] == 10
+    content = document({"east": 4, "west": 4}, 4, training={**training, "pipelines": 2})
+    assert line(planned(content).output, "sequences") == "10 an iteration, 5 microbatches a pipeline"
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_datacenter_without_a_stage_has_the_reason() -> None:
+    content = document({"east": 4, "west": 4, "north": 1}, 4)
+    north = json.loads(planned(content, "--json").stdout)["left_out"]["north"]
+    assert (north["free_gpus"], north["best_with"], north["tokens_per_s_with"]) == (1, None, None)
+    assert north["reason"] == (
+        "1 GPU, too few for a stage of 2 pipelines; no plan with it gives more tokens a second, by the bounds"
+    )
+    assert line(planned(content).output, "why not north") == north["reason"]
+
+
+@pytest.mark.usefixtures("folder")
+def test_of_a_datacenter_left_out_the_best_plan_with_it_is_compared() -> None:
+    content = document({"east": 4, "west": 4, "north": 1}, 4)
+    answer = json.loads(planned(content, "--json", "--search", "exhaustive").stdout)
+    north, chosen = answer["left_out"]["north"], answer["chosen"]
+    assert "north" in north["best_with"]["datacenters"]
+    less = percent_text(1 - north["tokens_per_s_with"] / chosen["tokens_per_s"])
+    cells = f"{north['best_with']['dp_cells']} x {north['best_with']['pipelines_per_cell']}"
+    assert north["reason"].endswith(f"; the best simulated plan with it ({cells}) gives {less} fewer tokens a second")
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_search_cut_off_does_not_say_that_a_datacenter_left_out_cannot_be_better() -> None:
+    content = document({"east": 4, "west": 4, "north": 4}, 4, links=SLOW)
+    answer = json.loads(planned(content, "--json", "--search", "exhaustive", "--simulations", "1").stdout)
+    assert {each["reason"] for each in answer["left_out"].values()} == {"no plan with it was simulated"}
 
 
 @pytest.mark.usefixtures("folder")

@@ -109,7 +109,16 @@ def test_more_bandwidth_does_not_make_atlas_slower_by_more_than_a_round_trip_a_b
 
 
 def planned_and_taken_ns(latency: str, rate: str) -> tuple[int, float]:
-    (point,) = points(3, 2, 2, latency=latency, microbatches=8, compute=compute(20, "16MiB"), rates=(rate,))
+    (point,) = points(
+        3,
+        2,
+        2,
+        latency=latency,
+        microbatches=8,
+        compute=compute(20, "16MiB"),
+        rates=(rate,),
+        transport={"model": "mean"},
+    )
     plan, simulation = point.variants[0].plan, simulated(point)
     assert plan is not None
     return plan.makespan_ns, sum(acting_ns(simulation, iteration) for iteration in (1, 2)) / 2

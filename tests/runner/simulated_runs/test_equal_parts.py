@@ -26,7 +26,7 @@ DOCUMENT: dict[str, Any] = {
         {
             "name": "atlas",
             "schedule": "atlas",
-            "transport": {"connections": 2, "sharing": "temporal", "pipelines_per_cell": 2},
+            "transport": {"connections": 2, "sharing": "temporal", "pipelines_per_cell": 2, "model": "mean"},
         }
     ],
 }

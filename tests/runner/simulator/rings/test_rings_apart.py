@@ -34,7 +34,7 @@ def experiment(
         "compute": {"forward": "5ms", "backward": "10ms", "gradient": gradient, **compute},
         "training": {"stages": 2, "pipelines": replicas, "microbatches": 4, "iterations": 2, "warmup": 0},
         "engine": "simulate",
-        "variants": [{"name": "any", "schedule": "1f1b", "transport": {"connections": 4}}],
+        "variants": [{"name": "any", "schedule": "1f1b", "transport": {"connections": 4, "model": "mean"}}],
     }
 
 

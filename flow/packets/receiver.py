@@ -245,7 +245,7 @@ class Receiver:
 
     @property
     def told_window_bytes(self) -> int:
-        """How many bytes more this end takes, in the steps in which it can say so."""
+        """Return how many bytes more this end takes, in the steps in which it can say so."""
         return -(-self._window_bytes // self._window_step) * self._window_step
 
 

@@ -94,25 +94,11 @@ def butterfly_all_reduce(simulate: Simulate) -> LawCheck:
 
     Without a rate only the two latencies are left.
     """
-    rates: tuple[dict[str, str], ...] = ({"node_pair_rate": "80Mbit"}, {})
-    found = [
-        simulated(
-            simulate,
-            {
-                "datacenters": [{"name": name, "hosts": 1} for name in _REPLICAS],
-                "wan": {"latency": f"{_LATENCY_MS}ms", **rate},
-            },
-            compute={"forward": "10ms", "backward": "20ms", "gradient": "40MB"},
-            training={"stages": 1, "pipelines": len(_REPLICAS), "microbatches": 1},
-            variant={"schedule": "dp", "transport": {"all_reduce": "butterfly"}},
-        )
-        for rate in rates
-    ]
     return LawCheck(
         "butterfly of 40 MB over 4 replicas 50 ms apart, 80 Mbit/s between each two; without a rate",
         "2 A / (P W) + c, 2 c",
         ((2 * 1000 + _LATENCY_MS) * MS, 2 * _LATENCY_MS * MS),
-        tuple(all_reduce_ns(each) for each in found),
+        _with_and_without_a_rate_ns(simulate, "butterfly", "40MB"),
     )
 
 
@@ -121,27 +107,33 @@ def reduce_and_broadcast(simulate: Simulate) -> LawCheck:
 
     Without a rate only the latencies of its hops are left.
     """
-    rates: tuple[dict[str, str], ...] = ({"node_pair_rate": "80Mbit"}, {})
-    found = [
-        simulated(
-            simulate,
-            {
-                "datacenters": [{"name": name, "hosts": 1} for name in _REPLICAS],
-                "wan": {"latency": f"{_LATENCY_MS}ms", **rate},
-            },
-            compute={"forward": "10ms", "backward": "20ms", "gradient": f"{40 * 256}KiB"},
-            training={"stages": 1, "pipelines": len(_REPLICAS), "microbatches": 1},
-            variant={"schedule": "dp", "transport": {"all_reduce": "chain"}},
-        )
-        for rate in rates
-    ]
     hops = 2 * (len(_REPLICAS) - 1)
     piece_ns = 256 * 1024 * 100
     return LawCheck(
         "reduce and broadcast of 10 MiB along 4 replicas 50 ms apart, 80 Mbit/s; without a rate",
         "2 A / W + 2 (P - 2) p / W + 2 (P - 1) c, 2 (P - 1) c",
         ((2 * 40 + hops - 2) * piece_ns + hops * _LATENCY_MS * MS, hops * _LATENCY_MS * MS),
-        tuple(all_reduce_ns(each) for each in found),
+        _with_and_without_a_rate_ns(simulate, "chain", f"{40 * 256}KiB"),
+    )
+
+
+def _with_and_without_a_rate_ns(simulate: Simulate, all_reduce: str, gradient: str) -> tuple[int, ...]:
+    """Return how long an all-reduce between replicas takes at 80 Mbit/s between each two, and without a rate."""
+    rates: tuple[dict[str, str], ...] = ({"node_pair_rate": "80Mbit"}, {})
+    return tuple(
+        all_reduce_ns(
+            simulated(
+                simulate,
+                {
+                    "datacenters": [{"name": name, "hosts": 1} for name in _REPLICAS],
+                    "wan": {"latency": f"{_LATENCY_MS}ms", **rate},
+                },
+                compute={"forward": "10ms", "backward": "20ms", "gradient": gradient},
+                training={"stages": 1, "pipelines": len(_REPLICAS), "microbatches": 1},
+                variant={"schedule": "dp", "transport": {"all_reduce": all_reduce}},
+            )
+        )
+        for rate in rates
     )
 
 

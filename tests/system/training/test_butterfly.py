@@ -3,47 +3,19 @@
 from pathlib import Path
 from typing import Any
 
-import pytest
-import yaml
-
-from tests.support.runner.called_wanbed import run_here
-from tests.system.virtual_time.inside_virtual_time import kernel_or_skip
-from wanbed.runner.planner.experiment_file import parse_experiment
-from wanbed.runner.simulator.variant_simulation import simulate_variant
-
-PLACES = [["a"], ["a"], ["b"], ["c"]]
-ITERATIONS, GRADIENT_BYTES = 3, 8_000_000
-TRANSPORTS: dict[str, dict[str, Any]] = {
-    "at once": {},
-    "in buckets": {"all_reduce_overlap": True, "bucket": "2MB"},
-    "many connections": {"connections": 4},
-}
-DOCUMENT: dict[str, Any] = {
-    "name": "butterflies",
-    "topology": {
-        "datacenters": [{"name": "a", "hosts": 2}, {"name": "b", "hosts": 1}, {"name": "c", "hosts": 1}],
-        "intra": {"latency": "1ms", "rate": "200Mbit"},
-        "wan": {"node_pair_rate": "80Mbit", "latency": "10ms"},
-        "links": [{"between": ["a", "c"], "node_pair_rate": "40Mbit", "latency": "30ms"}],
-    },
-    "compute": {"forward": "10ms", "backward": "20ms", "activation": "1B", "gradient": f"{GRADIENT_BYTES}B"},
-    "training": {"stages": 1, "pipelines": 4, "microbatches": 1, "iterations": ITERATIONS, "warmup": 1},
-    "variants": [
-        {"name": name, "schedule": "dp", "transport": {"all_reduce": "butterfly", **transport}, "placement": PLACES}
-        for name, transport in TRANSPORTS.items()
-    ],
-}
+from tests.system.training.replicas_of_three_datacenters import (
+    GRADIENT_BYTES,
+    ITERATIONS,
+    experiment,
+    hold_against_simulation,
+)
 
 
 def test_a_butterfly_takes_as_long_and_sends_as_much_as_simulated(tmp_path: Path) -> None:
-    kernel_or_skip()
-    summary = run_here(yaml.safe_dump({**DOCUMENT, "clock": "virtual"}), tmp_path).summary.set_index("variant")
-    (point,) = parse_experiment({"engine": "simulate", **DOCUMENT}, "file", tmp_path).points()
+    transports: dict[str, dict[str, Any]] = {
+        "at once": {},
+        "in buckets": {"all_reduce_overlap": True, "bucket": "2MB"},
+        "many connections": {"connections": 4},
+    }
     # Of the 12 ways between two replicas 10 cross the WAN; each carries a part and a sum.
-    payload_bytes = ITERATIONS * 10 * 2 * GRADIENT_BYTES / 4
-    for variant in point.variants:
-        simulation = simulate_variant(point.topology, variant, point.iterations(variant))
-        found = summary.loc[variant.name]
-        assert found["iteration_time_s"] == pytest.approx(simulation.iteration_time_ns(1) / 1e9, rel=0.05)
-        # Headers take 4.6 %, acknowledgements half of that.
-        assert payload_bytes < found["wan_bytes"] < 1.08 * payload_bytes
+    hold_against_simulation(experiment("butterfly", transports), ITERATIONS * 10 * 2 * GRADIENT_BYTES / 4, tmp_path)

@@ -6,42 +6,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.runner.simulator.rings.replicas_apart import replicas_apart, simulated
 from tests.runner.simulator.variants import all_reduces_ns
 from tests.support.present import present
 from tests.support.runner.small_experiment import sweep_point
-from tests.support.simulator.simulation_of import simulation_of
 from wanbed.runner.bound.lower_bound import lower_bounds
-from wanbed.runner.resolve.tcp_effects import IDEAL, TcpEffects
+from wanbed.runner.resolve.tcp_effects import TcpEffects
 from wanbed.runner.simulator.rings.butterfly import ButterflyCut
-from wanbed.runner.simulator.simulation import Simulation
 
 MS = 1_000_000
 
 
 def document(replicas: int, **changes: Any) -> dict[str, Any]:
-    """One replica in each datacenter, over 80 Mbit/s and 10 ms between each two."""
-    return {
-        "topology": {
-            "datacenters": [{"name": f"dc{number}", "hosts": 1} for number in range(replicas)],
-            "wan": changes.get("wan", {"node_pair_rate": "80Mbit", "latency": "10ms"}),
-            "links": changes.get("links", []),
-        },
-        "compute": {"forward": "1ms", "backward": "2ms", "activation": "1B", "gradient": "12MB"}
-        | changes.get("compute", {}),
-        "training": {"stages": 1, "pipelines": replicas, "microbatches": 1, "iterations": 2, "warmup": 0},
-        "engine": "simulate",
-        "variants": [
-            {
-                "name": "any",
-                "schedule": "dp",
-                "transport": {"all_reduce": "butterfly", **changes.get("transport", {})},
-            }
-        ],
-    }
-
-
-def simulated(written: dict[str, Any], effects: TcpEffects = IDEAL) -> Simulation:
-    return simulation_of(written, 2, effects=effects)
+    """One replica in each datacenter, and 12 MB."""
+    return replicas_apart("butterfly", "12MB", replicas, **changes)
 
 
 @pytest.mark.parametrize("replicas", [2, 3, 4, 6])

@@ -6,51 +6,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.runner.simulator.rings.replicas_apart import replicas_apart, simulated
 from tests.runner.simulator.variants import all_reduces_ns
 from tests.support.present import present
 from tests.support.runner.small_experiment import sweep_point
 from tests.support.simulator.simulation_of import simulation_of
 from wanbed.runner.bound.lower_bound import lower_bounds
-from wanbed.runner.resolve.tcp_effects import IDEAL, TcpEffects
+from wanbed.runner.resolve.tcp_effects import TcpEffects
 from wanbed.runner.simulator.rings.chain import ChainCut
-from wanbed.runner.simulator.simulation import Simulation
 
 MS = 1_000_000
 PIECE_BYTES = 256 * 1024
 
 
 def document(replicas: int, **changes: Any) -> dict[str, Any]:
-    """One replica in each datacenter, over 80 Mbit/s and 10 ms between each two, and 40 pieces of 256 KiB."""
-    return {
-        "topology": {
-            "datacenters": [{"name": f"dc{number}", "hosts": 1} for number in range(replicas)],
-            "wan": changes.get("wan", {"node_pair_rate": "80Mbit", "latency": "10ms"}),
-            "links": changes.get("links", []),
-        },
-        "compute": {"forward": "1ms", "backward": "2ms", "activation": "1B", "gradient": "10MiB"}
-        | changes.get("compute", {}),
-        "training": {
-            "stages": 1,
-            "pipelines": replicas,
-            "microbatches": 1,
-            "iterations": 2,
-            "warmup": 0,
-            **changes.get("training", {}),
-        },
-        "engine": "simulate",
-        "variants": [
-            {
-                "name": "any",
-                "schedule": changes.get("schedule", "dp"),
-                "transport": {"all_reduce": "chain", **changes.get("transport", {})},
-                "placement": changes.get("placement", [[f"dc{number}"] for number in range(replicas)]),
-            }
-        ],
-    }
-
-
-def simulated(written: dict[str, Any], effects: TcpEffects = IDEAL) -> Simulation:
-    return simulation_of(written, 2, effects=effects)
+    """One replica in each datacenter, and 40 pieces of 256 KiB."""
+    placement = changes.pop("placement", [[f"dc{number}"] for number in range(replicas)])
+    return replicas_apart("chain", "10MiB", replicas, placement=placement, **changes)
 
 
 @pytest.mark.parametrize("replicas", [2, 3, 4, 6])

@@ -12,7 +12,8 @@ import pytest
 from wanbed.ground.compiled_core.core_build import CompilerError, build_core
 from wanbed.ground.compiled_core.core_modules import ROOT
 
-pytestmark = pytest.mark.soak
+# Following packets takes minutes where nothing is compiled.
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(1200)]
 
 DRAWN = 60
 

@@ -107,7 +107,7 @@ def test_every_trial_with_marks_is_within_the_range_of_one_of_them(cells: list[C
         assert any(miss.low <= cell.error <= miss.high for miss in cell.misses), cell.name
 
 
-@pytest.mark.parametrize("every", [4, pytest.param(1, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("every", [4, pytest.param(1, marks=[pytest.mark.soak, pytest.mark.timeout(1200)])])
 def test_what_is_stored_as_simulated_is_what_is_simulated(cells: list[Cell], every: int) -> None:
     drawn = [cell for cell in cells if cell.source in DRAWN]
     assert {cell.source for cell in drawn[::every]} == set(DRAWN)

@@ -31,7 +31,7 @@ which-training: root virtual compiled
 	./setup.sh test
 	$(ROOT) .venv/bin/python -m studies.which_training
 
-# What others have published, simulated from their texts: docs/foretold.md, eight minutes on two cores.
+# What others have published, simulated from their texts: docs/foretold.md, nine minutes on two cores.
 foretold: compiled
 	.venv/bin/python -m studies.foretold
 

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from wanbed.runner.planner.families import FamiliesAsked
     from wanbed.runner.planner.planning import SearchName
     from wanbed.runner.planner.pricing import Spread
+    from wanbed.runner.planner.stage_numbers import OfStages
 
 _RUNNERS_UP = 5
 
@@ -129,13 +131,15 @@ def plan_(
 def _with_families(planned: "Planned", asked: "FamiliesAsked", file: Path) -> "Planned":
     """Return a plan with the prices of these families."""
     from wanbed.runner.planner.planning import position_to_plan
+    from wanbed.runner.planner.stage_numbers import with_stages
     from wanbed.runner.resolve.written_variant import WrittenVariant
 
     point = planned.point
     position = position_to_plan(point, planned.variant)
     written = WrittenVariant(point.spec, position, point.topology, file.parent, point.values)
     with prefixed(f"{point.source}: "):
-        return replace(planned, families=asked.prices(written, planned.task, planned.found, log))
+        cut = with_stages(written, planned.task.stages)
+        return replace(planned, families=asked.prices(cut, planned.task, planned.found, log))
 
 
 def _plan_point(
@@ -151,6 +155,7 @@ def _plan_point(
     from wanbed.runner.cli.plan_output import Planned, PlanProgress, Unplanned
     from wanbed.runner.planner.planning import most_promising, plan, planning_task, position_to_plan
     from wanbed.runner.planner.search import NothingPricedError
+    from wanbed.runner.planner.stage_numbers import leaves_stages_open, plan_stages, stage_numbers
     from wanbed.runner.resolve.written_variant import WrittenVariant
     from wanbed.runner.runs.caveats import cut_line, cuts_of
     from wanbed.runner.runs.not_modelled import links_that_change, plan_without
@@ -159,18 +164,24 @@ def _plan_point(
     name = point.spec.variants[position].name
     written = WrittenVariant(point.spec, position, point.topology, file.parent, point.values)
     with prefixed(f"{point.source}: "):
-        task = planning_task(written, pipelines=None)
+        numbers = stage_numbers(written) if leaves_stages_open(written) else None
+        task = planning_task(written, pipelines=None) if numbers is None else numbers.promising[0][1]
         try:
             with PlanProgress() as progress:
-                found = plan(
-                    task,
-                    search,
-                    limits=limits,
+                searched = partial(
+                    plan,
+                    search=search,
                     runners_up=_RUNNERS_UP,
                     spread=spread,
                     report=progress.report,
                     explained=True,
                 )
+                of_stages: tuple[OfStages, ...] = ()
+                if numbers is None:
+                    found = searched(task, limits=limits)
+                else:
+                    whole = plan_stages(numbers, lambda each, own: searched(each, limits=own), limits)
+                    task, found, of_stages = whole.task, whole.found, whole.of_stages
         except NothingPricedError as end:
             promising = tuple(most_promising(task, _RUNNERS_UP))
             return Unplanned(point, name, task, str(end), promising), end.ended_by
@@ -178,4 +189,4 @@ def _plan_point(
     if cuts:
         log(cut_line(name, [(cut, point.values) for cut in cuts]))
     without = (*plan_without(point.spec, point.topology, [name]), *links_that_change(point.topology))
-    return Planned(point, name, task, found, without), found.ended_by
+    return Planned(point, name, task, found, without, of_stages=of_stages), found.ended_by

@@ -11,6 +11,7 @@ from typing import Any, Self, TextIO
 from rich.console import Console
 from rich.text import Text
 
+from wanbed.ground.units import format_size
 from wanbed.results.reading.not_modelled import NotModelled, not_modelled_text
 from wanbed.results.report.table import Column, Table
 from wanbed.results.text import (
@@ -28,8 +29,10 @@ from wanbed.runner.experiment.sweep import SweepPointSpec
 from wanbed.runner.planner.bottleneck import IterationLimits, LinkUse, PathShare
 from wanbed.runner.planner.effort import Effort
 from wanbed.runner.planner.families import FamilyPrice, family_notes, same_worth
-from wanbed.runner.planner.planning import LeftOut, Plan, PlanningTask
+from wanbed.runner.planner.planning import LeftOut, Plan, PlanningTask, fullest_stage
 from wanbed.runner.planner.search_space import Candidate, Priced, Runs
+from wanbed.runner.planner.stage_numbers import OfStages
+from wanbed.runner.resolve.stage_memory import GIB, memory_text
 from wanbed.runner.runs.not_modelled import as_written
 from wanbed.runner.runs.progress import PLAIN_INTERVAL_S
 
@@ -46,7 +49,8 @@ _CAPACITIES = {"trunk": "its trunk", "node_pair": "a node pair's rate", "windows
 class Planned:
     """A variant of a sweep point with its plan, and what the plan does not model (``without``).
 
-    ``families`` are the prices of ways to train, the plan's own among them, if they were asked for.
+    ``families`` are the prices of ways to train, the plan's own among them, if they were asked for. ``of_stages`` is
+    the outcome of every number of stages where the file leaves it open.
     """
 
     point: SweepPointSpec
@@ -55,6 +59,7 @@ class Planned:
     found: Plan
     without: tuple[NotModelled, ...]
     families: tuple[FamilyPrice, ...] = ()
+    of_stages: tuple[OfStages, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -95,6 +100,7 @@ def document(planned: Planned | Unplanned) -> dict[str, Any]:
         "chosen": _proposal(planned, found.chosen),
         "alternatives": [_proposal(planned, priced) for priced in found.runners_up],
         "unused_gpus": dict(found.unused),
+        **({"stages": [_stages_record(planned, each) for each in planned.of_stages]} if planned.of_stages else {}),
         "left_out": {name: _left_out_record(planned, each) for name, each in found.left_out.items()},
         "simulations": found.simulations,
         f"{planned.task.counted}_per_s_at_most": found.at_most,
@@ -117,6 +123,17 @@ def _proposal(planned: Planned, priced: Priced) -> dict[str, Any]:
         "sequences": _sequences(planned, priced.candidate.pipelines),
         "found_by": planned.found.found_by(priced),
         "bottleneck": None if bottleneck is None else _bottleneck(bottleneck),
+    }
+
+
+def _stages_record(planned: Planned, of_stages: OfStages) -> dict[str, Any]:
+    counted, found = planned.task.counted, of_stages.found
+    return {
+        "stages": of_stages.stages,
+        "best": None if found is None else _layout(found.chosen.candidate),
+        f"{counted}_per_s": None if found is None else found.chosen.price.tokens_per_s,
+        f"{counted}_per_s_at_most": of_stages.at_most,
+        "reason": of_stages.why or None,
     }
 
 
@@ -153,7 +170,9 @@ def print_plan(planned: Planned | Unplanned, file: Path) -> None:
     point, variant = planned.point, planned.variant
     console = Console(highlight=False, soft_wrap=True)
     values = ", ".join(f"{path}={text}" for path, text in point.values.items())
-    stages = f"{count_text(planned.task.stages, 'stage')}{_stages_reason(point.spec, variant)}"
+    searched = isinstance(planned, Planned) and bool(planned.of_stages)
+    reason = " (training.stages is not given: the best of all numbers)" if searched else ""
+    stages = f"{count_text(planned.task.stages, 'stage')}{reason or _stages_reason(point.spec, variant)}"
     console.print(Text(f"{values or file}: {variant}, {stages}"), style="bold")
     if isinstance(planned, Unplanned):
         console.print(f"search cut off {planned.cut_off}: no candidate is simulated")
@@ -168,6 +187,8 @@ def print_plan(planned: Planned | Unplanned, file: Path) -> None:
         remedy = "" if found.ended_by is not None else " (--time-limit and --simulations allow more)"
         console.print(f"search cut off {found.cut_off}: a better plan may exist{remedy}")
     print_table(_table(planned), terminal())
+    if planned.of_stages:
+        print_table(_table_of_stages(planned), terminal())
     if planned.families:
         print_table(family_table(planned.families, planned.task), terminal())
         for line in family_notes(planned.families):
@@ -200,6 +221,7 @@ def _answer(planned: Planned) -> list[str]:
         "GPU utilization": percent_text(price.gpu_utilization),
         "WAN an iteration": size_text(price.wan_bytes),
         "sequences": _batch_text(planned),
+        **_memory(planned),
         "GPUs left unused": list_text(unused) or "none",
         **{f"why not {name}": _left_out_text(planned, each) for name, each in found.left_out.items()},
         **_why(price.bottleneck),
@@ -222,6 +244,20 @@ def _batch_text(planned: Planned) -> str:
         return text
     fewer = count_text(written, "pipeline")
     return f"{text}: the batch grows with the pipelines, with {fewer} as in the file it is {of_file:,}"
+
+
+def _memory(planned: Planned) -> dict[str, str]:
+    """Return what the fullest GPU holds, empty where the model does not tell it."""
+    fullest = fullest_stage(planned.task, planned.found.chosen.candidate)
+    if fullest is None:
+        return {}
+    stage, held, memory = fullest
+    limit = planned.task.memory_bytes
+    of_limit = "" if limit is None else f" of {format_size(limit)}"
+    return {
+        "memory at most": f"{memory_text(memory)}{of_limit}: stage {stage}, "
+        f"{count_text(held, 'microbatch', 'microbatches')} at once"
+    }
 
 
 def _left_out_text(planned: Planned, left_out: LeftOut) -> str:
@@ -319,6 +355,40 @@ def _table(planned: Planned) -> Table | None:
     ]
     rows = (found.chosen, *(each for each in found.runners_up if each.candidate in shown))
     return Table.of("plans", "", rows, columns, left_out)
+
+
+def _table_of_stages(planned: Planned) -> Table | None:
+    counted, chosen_per_s = planned.task.counted, planned.found.chosen.price.tokens_per_s
+
+    def per_s(of_stages: OfStages) -> str:
+        if of_stages.found is not None:
+            return three_digits(of_stages.found.chosen.price.tokens_per_s)
+        return f"{three_digits(of_stages.at_most)} at most" if of_stages.at_most else ""
+
+    def of_chosen(of_stages: OfStages) -> str:
+        found = of_stages.found
+        return "" if found is None else percent_text(found.chosen.price.tokens_per_s / chosen_per_s)
+
+    columns: list[Column[OfStages]] = [
+        Column("stages", lambda each: str(each.stages)),
+        Column(
+            "DP-cells x\npipelines",
+            lambda each: "" if each.found is None else _cells_text(each.found.chosen.candidate),
+            form="text",
+        ),
+        Column(f"{counted}/s", per_s),
+        Column("of the\nchosen", of_chosen),
+        Column("memory\nat most", _fullest_text),
+        Column("not planned", lambda each: each.why, form="text"),
+    ]
+    return Table.of("stages", "Numbers of stages", planned.of_stages, columns, "")
+
+
+def _fullest_text(of_stages: OfStages) -> str:
+    if of_stages.task is None or of_stages.found is None:
+        return ""
+    fullest = fullest_stage(of_stages.task, of_stages.found.chosen.candidate)
+    return "" if fullest is None else f"{fullest[2].total_bytes / GIB:.1f} GiB"
 
 
 def _bottleneck_text(priced: Priced) -> str:

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from wanbed.ground.strict_model import StrictModel
-from wanbed.ground.units import Fraction
+from wanbed.ground.units import Fraction, SizeBytes
 from wanbed.results.records.span_log import MAX_ITERATIONS
 from wanbed.runner.experiment.quantities import MAX_PIPELINES, LearningRate, NameOrPath, Truth, whole_number
 from wanbed.workloads.gpt.learnt_text import DEFAULT_FRACTION, DEFAULT_SEQUENCES
@@ -69,6 +69,14 @@ class TrainingSpec(StrictModel):
         description="The most microbatches that a stage may hold at once. Default: no limit, and twice the stages "
         "for `zb-2p`.",
         examples=[6],
+    )
+    memory: SizeBytes | None = Field(
+        default=None,
+        exclude_if=not_,
+        description="Memory of a GPU for training: a stage holds as many microbatches at once as fit beside its "
+        "weights, gradients and optimizer, by the dimensions of `model`, and no more than `memory_bound`. Default: no "
+        "limit.",
+        examples=["80GiB"],
     )
     virtual_stages: Annotated[int, whole_number(1, MAX_VIRTUAL_STAGES)] = Field(
         default=1,
@@ -157,6 +165,12 @@ class VariantTrainingSpec(StrictModel):
     )
     memory_bound: Annotated[int, whole_number(1, MAX_MICROBATCHES)] | None = Field(
         default=None, description="Replaces `training.memory_bound`. Default: the same.", examples=[12]
+    )
+    memory: SizeBytes | None = Field(
+        default=None,
+        exclude_if=not_,
+        description="Replaces `training.memory`. Default: the same.",
+        examples=["40GiB"],
     )
     virtual_stages: Annotated[int, whole_number(1, MAX_VIRTUAL_STAGES)] | None = Field(
         default=None,

@@ -41,7 +41,7 @@ class IterationBound:
         work: StageCosts,
         transport: TransportSpec,
         microbatches: int,
-        memory_bound: int | None = None,
+        memory_bound: int | tuple[int, ...] | None = None,
         *,
         splits_backward: bool | None,
         windows: bool = True,
@@ -65,7 +65,7 @@ class IterationBound:
                 work.recompute_ns[stage],
                 each.gradient_ns,
                 each.weight_ns,
-                microbatches if memory_bound is None else min(memory_bound, microbatches),
+                _most_held(memory_bound, stage, microbatches),
             )
             for stage, each in enumerate(backwards_ns)
         ]
@@ -181,6 +181,11 @@ def _backward_ns(work: StageCosts, stage: int, *, splits: bool | None) -> _Backw
         gradient_ns = min(whole_ns, input_ns)
         return _Backward(gradient_ns, min(weight_ns, whole_ns - gradient_ns), max(whole_ns, weight_ns))
     return _Backward(input_ns, weight_ns, weight_ns) if splits else _Backward(whole_ns, 0, whole_ns)
+
+
+def _most_held(memory_bound: int | tuple[int, ...] | None, stage: int, microbatches: int) -> int:
+    bound = memory_bound[stage] if isinstance(memory_bound, tuple) else memory_bound
+    return microbatches if bound is None else min(bound, microbatches)
 
 
 def _duration_ns(bits: float, rate_bps: int | None) -> float:

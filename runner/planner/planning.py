@@ -36,15 +36,18 @@ from wanbed.runner.planner.search_space import (
     most_pipelines,
 )
 from wanbed.runner.resolve.cell_costs import cell_of, transfer_in_forwards
+from wanbed.runner.resolve.device_memory import most_in_flight
 from wanbed.runner.resolve.pipeline_resolution import Layout, resolve_pipeline
 from wanbed.runner.resolve.pipeline_variant import PipelineVariant, PlannedPlacement
 from wanbed.runner.resolve.placement import place_stages
 from wanbed.runner.resolve.replica_times import least_costs, usual_costs
 from wanbed.runner.resolve.stage_costs import StageCosts, stage_costs
+from wanbed.runner.resolve.stage_memory import StageMemory, held_microbatches, stage_memory
 from wanbed.runner.resolve.tcp_effects import effects_of
-from wanbed.runner.resolve.written_variant import WrittenVariant, memory_bound, schedule_class, training_cut
+from wanbed.runner.resolve.written_variant import WrittenVariant, schedule_class, training_cut
 from wanbed.testbed.network.topology import Topology
 from wanbed.workloads.baselines.baseline_config import BASELINE_SCHEDULES
+from wanbed.workloads.profiles.model_parts import TrainingMemory
 from wanbed.workloads.schedules.schedule import Schedule
 
 SearchName = Literal["greedy", "better", "exhaustive"]
@@ -85,15 +88,16 @@ class PlanningTask:
     """A variant whose placement is to be chosen. Equal tasks have equal plans.
 
     ``pipelines`` is their number, None if the planner is to choose it too. ``context`` is the number of tokens in a
-    sequence, None without a model. ``options`` are the schedule's options as JSON. ``written`` is the variant that a
-    candidate places.
+    sequence, None without a model. ``options`` are the schedule's options as JSON. ``memory`` is that of each stage,
+    None if the model does not tell it, and ``memory_bytes`` a GPU's, None for no limit. ``written`` is the variant that
+    a candidate places.
     """
 
     topology: Topology
     stages: int
     pipelines: int | None
     microbatches: int
-    memory_bound: int | None
+    memory_bound: int | tuple[int, ...] | None
     context: int | None
     transport: TransportSpec
     schedule: type[Schedule]
@@ -101,6 +105,8 @@ class PlanningTask:
     costs: PlannedCosts
     iterations: PricedIterations
     written: WrittenVariant = field(compare=False)
+    memory: StageMemory | None = field(default=None, compare=False)
+    memory_bytes: int | None = field(default=None, compare=False)
 
     @property
     def counted(self) -> Literal["tokens", "sequences"]:
@@ -229,6 +235,23 @@ def plan(
         found.cut_off,
         found.ended_by,
     )
+
+
+def fullest_stage(task: PlanningTask, candidate: Candidate) -> tuple[int, int, TrainingMemory] | None:
+    """Return the stage whose GPUs hold the most bytes, the microbatches that it holds at once, and its memory.
+
+    Return None where the model does not tell the memory of stages.
+    """
+    memory = task.memory
+    if memory is None:
+        return None
+    variant = task.resolve(candidate)
+    held = [
+        max(most_in_flight(variant, pipeline, stage) for pipeline in range(variant.pipelines_per_cell))
+        for stage in range(task.stages)
+    ]
+    stage = max(range(task.stages), key=lambda each: memory.of(each, held[each]).total_bytes)
+    return stage, held[stage], memory.of(stage, held[stage])
 
 
 @lru_cache(maxsize=1024)
@@ -395,12 +418,13 @@ def planning_task(written: WrittenVariant, *, pipelines: int | None) -> Planning
     work = stage_costs(spec, cut.stages, most, written.directory)
     if not schedule.last_stage_recomputes:
         work = work.keeping_last()
+    memory = stage_memory(written, cut, schedule, recomputes=work.recomputes)
     return PlanningTask(
         topology,
         cut.stages,
         pipelines,
         cut.microbatches,
-        memory_bound(cut, schedule),
+        held_microbatches(written, cut, schedule, memory),
         None if spec.model is None else spec.model.context,
         variant.transport,
         schedule,
@@ -408,6 +432,8 @@ def planning_task(written: WrittenVariant, *, pipelines: int | None) -> Planning
         PlannedCosts(usual_costs(written, work), least_costs(written, work), spec.compute.slower),
         PricedIterations.of(spec.training.iterations, spec.training.warmup),
         written,
+        memory,
+        cut.memory_bytes,
     )
 
 

@@ -162,7 +162,7 @@ def search_greedily(space: SearchSpace, prices: Prices, ceiling: Ceiling, runner
         _price_walks(space, prices, walks)
 
     found = _found(space, prices, search, lambda: _price_runners_up(space, prices, walks, runners_up))
-    return replace(found, at_most=max(found.best.price.tokens_per_s, _highest(space, ceiling)))
+    return replace(found, at_most=max(found.best.price.tokens_per_s, highest_ceiling(space, ceiling)))
 
 
 def search_exhaustively(space: SearchSpace, prices: Prices, ceiling: Ceiling | None = None) -> Found:
@@ -181,7 +181,7 @@ def search_exhaustively(space: SearchSpace, prices: Prices, ceiling: Ceiling | N
     best = found.best.price.tokens_per_s
     if found.cut_off is None:
         return replace(found, at_most=best)
-    return found if ceiling is None else replace(found, at_most=max(best, _highest(space, ceiling)))
+    return found if ceiling is None else replace(found, at_most=max(best, highest_ceiling(space, ceiling)))
 
 
 def search_better(
@@ -215,7 +215,7 @@ def search_better(
     best = found.best.price.tokens_per_s
     if found.cut_off is None:
         return replace(found, at_most=best)
-    unexamined = _highest(space, ceiling) if left.ceiling is None else left.ceiling
+    unexamined = highest_ceiling(space, ceiling) if left.ceiling is None else left.ceiling
     if found.ended_by is None:
         unexamined = min(unexamined, _highest_without_price(space, prices, ceiling))
     if unexamined <= best:
@@ -272,7 +272,7 @@ def _found(
     return Found(prices.best, best_of_greedy, prices.all, cut_off=cut_off, ended_by=ended_by)
 
 
-def _highest(space: SearchSpace, ceiling: Ceiling) -> float:
+def highest_ceiling(space: SearchSpace, ceiling: Ceiling) -> float:
     """Return tokens per second that no candidate exceeds."""
     return max(ceiling(pipelines, (), None) for pipelines in space.pipelines)
 

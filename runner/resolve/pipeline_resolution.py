@@ -17,12 +17,12 @@ from wanbed.runner.resolve.receive_check import check_receive, check_rendezvous
 from wanbed.runner.resolve.replica_times import ReplicaTimes, check_measured, replica_times, usual_costs
 from wanbed.runner.resolve.schedule_check import check_schedule, planned
 from wanbed.runner.resolve.stage_costs import StageCosts, stage_costs, virtual_stage_costs
+from wanbed.runner.resolve.stage_memory import held_microbatches, stage_memory
 from wanbed.runner.resolve.trial_extent import check_extent
 from wanbed.runner.resolve.written_variant import (
     TrainingCut,
     WrittenVariant,
     choose_schedule,
-    memory_bound,
     training_cut,
 )
 from wanbed.runner.trainings.local_updates.resolution import Swapping, swapped_costs, trained_alone
@@ -91,13 +91,14 @@ def resolve_pipeline(written: WrittenVariant, where: Choose | Layout, *, plans: 
         # The planner sizes DP-cells before it knows which GPUs they have.
         pipelines_per_cell = _pipelines_per_cell(written, placement, usual_costs(written, of_file))
     _check_cells(written, placement, pipelines_per_cell)
+    memory = stage_memory(written, cut, schedule, recomputes=work.recomputes, virtual=virtual, keeps_sums=sums_flushes)
     kind = BaselineVariant if schedule is None else PipelineVariant
     resolved = kind(
         spec=variant,
         placement=placement,
         schedule=choice.path,
         microbatches=cut.microbatches,
-        memory_bound=memory_bound(cut, schedule),
+        memory_bound=held_microbatches(written, cut, schedule, memory),
         work=work,
         pipelines_per_cell=pipelines_per_cell,
         planned=placed.planned,
@@ -286,7 +287,9 @@ def _checked_plan(written: WrittenVariant, schedule: type[Schedule], variant: Pi
         plan = planned(schedule, costs, options)
         check_schedule(path, costs.shape, options_for(plan, 0))
     except ValueError as refusal:
-        raise InputError(f"{field}: {refusal}") from None
+        # A bound in the message may be that of bytes.
+        of_bytes = isinstance(variant.memory_bound, tuple) and "memory_bound" in str(refusal)
+        raise InputError(f"{field}: {refusal}{', or give more training.memory' if of_bytes else ''}") from None
     except (*OWN_FAULTS, EndlessCallError) as fault:
         # A schedule of another package may raise anything.
         raise InputError(f"{field}: {path}: {described(fault, schedule)}") from fault

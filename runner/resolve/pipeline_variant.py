@@ -51,20 +51,20 @@ class AmongJobs:
 class PipelineVariant(ResolvedVariant):
     """A variant whose replicas of the model are pipelines of stages.
 
-    ``schedule`` is the path of the schedule's class. ``memory_bound`` is how many microbatches a stage may hold at
-    once, None for no limit. ``pipelines_per_cell`` is 1 without sharing. ``plan`` is the plan of every DP-cell, None
-    unless the schedule is planned. ``planned`` is how the planner has placed the stages, None if it has not.
-    ``replicas`` are the compute times of each GPU where replicas of a stage differ or times vary; ``work`` then has
-    those of the slowest replica of each stage. None where ``work`` holds for all of them. ``virtual`` are the virtual
-    stages, None where stages are not divided. With ``waits_for_all`` optimizer steps wait for the gradients of all
-    stages of all pipelines, and for the all-reduce of their norm. ``flushes`` is how many times the pipelines fill and
-    drain in an iteration, each time for an equal part of its ``microbatches``; with ``sums_flushes`` replicas
-    all-reduce the gradients of each flush, not only the sum of all.
+    ``schedule`` is the path of the schedule's class. ``memory_bound`` is how many microbatches each stage may hold at
+    once, one number for all or one for each, None for no limit. ``pipelines_per_cell`` is 1 without sharing. ``plan``
+    is the plan of every DP-cell, None unless the schedule is planned. ``planned`` is how the planner has placed the
+    stages, None if it has not. ``replicas`` are the compute times of each GPU where replicas of a stage differ or times
+    vary; ``work`` then has those of the slowest replica of each stage. None where ``work`` holds for all of them.
+    ``virtual`` are the virtual stages, None where stages are not divided. With ``waits_for_all`` optimizer steps wait
+    for the gradients of all stages of all pipelines, and for the all-reduce of their norm. ``flushes`` is how many
+    times the pipelines fill and drain in an iteration, each time for an equal part of its ``microbatches``; with
+    ``sums_flushes`` replicas all-reduce the gradients of each flush, not only the sum of all.
     """
 
     schedule: str
     microbatches: int
-    memory_bound: int | None
+    memory_bound: int | tuple[int, ...] | None
     work: StageCosts
     pipelines_per_cell: int
     plan: CellPlan | None = None

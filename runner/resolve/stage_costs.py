@@ -104,7 +104,7 @@ def stage_times(spec: ExperimentSpec, stages: int, directory: Path) -> StageCost
     if name is None:
         return _written(spec, stages)
     config = model_config(spec, backend.title if backend.trains else "a compute profile")
-    _check_cut(config, stages)
+    check_cut(config, stages)
     if backend.trains and not config.trains_in_torch:
         raise InputError(
             f"model: {backend.title} trains a plain GPT, of architecture gpt with as many kv_heads as heads, a "
@@ -230,13 +230,14 @@ def gradient_bytes(spec: ExperimentSpec, stages: int, pipelines: int) -> tuple[i
             f"give a model, like {DEFAULT_MODEL}"
         )
     config = model_config(spec, "the all-reduce of gradients (or give compute.gradient)")
-    _check_cut(config, stages)
+    check_cut(config, stages)
     found = tuple(config.gradient_bytes(stage, stages, spec.training.precision) for stage in range(stages))
     _check_model_bytes(max(found), "gradient")
     return found
 
 
-def _check_cut(config: GptConfig, stages: int) -> None:
+def check_cut(config: GptConfig, stages: int) -> None:
+    """Raise InputError if a model cannot be cut into so many stages."""
     if stages > config.layers:
         raise InputError(
             f"training.stages: {stages} stages of a model of {config.layers} layers: use fewer stages, or "

@@ -120,7 +120,8 @@ def _check_has_plan(written: WrittenVariant) -> Iterator[Declared]:
 class TrainingCut:
     """The training dimensions of a variant: its own values, otherwise those of the experiment.
 
-    ``microbatches`` are those of an iteration, of all its ``flushes``.
+    ``microbatches`` are those of an iteration, of all its ``flushes``. ``memory_bytes`` is the memory of a GPU, None
+    for no limit.
     """
 
     stages: int
@@ -129,6 +130,7 @@ class TrainingCut:
     memory_bound: int | None
     virtual_stages: int
     flushes: int = 1
+    memory_bytes: int | None = None
 
 
 def training_cut(written: WrittenVariant, *, whole_replicas: bool) -> TrainingCut:
@@ -156,6 +158,7 @@ def training_cut(written: WrittenVariant, *, whole_replicas: bool) -> TrainingCu
         common.memory_bound if own.memory_bound is None else own.memory_bound,
         own.virtual_stages or common.virtual_stages,
         flushes,
+        own.memory or common.memory,
     )
 
 

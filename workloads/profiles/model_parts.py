@@ -81,6 +81,9 @@ _ACTIVATIONS_PER_LAYER = 32
 _KEPT_ACTIVATIONS_PER_LAYER = 18
 """The tensors that a microbatch keeps between its forward and its backward, unless the backward recomputes them."""
 
+_DEFERRED_ACTIVATIONS_PER_LAYER = 27
+"""The tensors that a microbatch keeps whose gradients have been sent, and whose weight part is still to come."""
+
 _COPIES_OF_LOGITS = 3
 """Copies in fp32 besides the logits themselves: converted to fp32, their logarithms, and their gradient."""
 
@@ -118,14 +121,21 @@ def together(parts: Sequence[TrainingMemory]) -> TrainingMemory:
 
 
 def training_memory(
-    config: GptConfig, stage: int, stages: int, precision: str, *, in_flight: int = 1, recompute: bool = True
+    config: GptConfig,
+    stage: int,
+    stages: int,
+    precision: str,
+    *,
+    in_flight: int = 1,
+    recompute: bool = True,
+    splits: bool = False,
 ) -> TrainingMemory:
     """Return the memory for training a stage with ``in_flight`` microbatches between their forward and backward.
 
     Weights and gradients are in ``precision``; AdamW's two moments in fp32; for a lower precision also fp32 copies of
     weights and gradients. One microbatch is in its backward, with all activations of the stage, and with the logits at
     the last stage. Each other one has kept the activations of its forward, or its input and output if the stage
-    recomputes them.
+    recomputes them. If the stage ``splits`` backwards, each may be one whose weight part is still to come.
     """
     element_bytes = bytes_per_element(precision)
     parameters = config.parameters(stage, stages)
@@ -138,6 +148,8 @@ def training_memory(
     if not recompute:
         # Of the logits the loss keeps two fp32 copies: their conversion and their logarithms.
         kept = layers * _KEPT_ACTIVATIONS_PER_LAYER * activation + logits * (element_bytes + 2 * _FP32_BYTES)
+    if splits:
+        kept = max(kept, layers * _DEFERRED_ACTIVATIONS_PER_LAYER * activation + logits * element_bytes)
     return TrainingMemory(
         weight_bytes=parameters * element_bytes,
         gradient_bytes=parameters * element_bytes,

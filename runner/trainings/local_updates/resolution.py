@@ -269,6 +269,9 @@ def _check_swapping(written: WrittenVariant) -> None:
         ),
         Exclusion(f"{field}.schedule", "atom groups layers itself", when=divided, leave="training.virtual_stages"),
     )
+    swapped = Exclusion("training.memory", "atom swaps its layers through the memory that options.memory gives")
+    check_exclusions(swapped, of=written.spec)
+    check_exclusions(swapped, of=written.variant, where=f"{field}.")
     by_times = "atom groups layers by the times of the file or the profile"
     check_exclusions(Exclusion(("compute.slower", "compute.jitter", "compute.from"), by_times), of=written.spec)
 

@@ -47,7 +47,7 @@ _OF_OUR_TRANSPORT = tuple(
 def check_baseline(written: WrittenVariant, cut: TrainingCut) -> None:
     """Raise InputError for what torch does not do with a schedule of its own."""
     compute, variant, here, name = written.spec.compute, written.variant, written.field, written.variant.schedule
-    bound = Exclusion("training.memory_bound", f"{name} keeps no bound of microbatches")
+    bound = Exclusion(("training.memory_bound", "training.memory"), f"{name} keeps no bound of microbatches")
     checked = Exclusion(
         "compute.check_iteration",
         "torch runs every schedule here itself, and no profiler checks its busy times",

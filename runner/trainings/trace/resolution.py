@@ -113,7 +113,10 @@ def _work(trace: ReplayedTrace) -> StageCosts:
 
 
 _CUT = Exclusion(
-    tuple(f"training.{name}" for name in ("stages", "pipelines", "microbatches", "memory_bound", "virtual_stages")),
+    tuple(
+        f"training.{name}"
+        for name in ("stages", "pipelines", "microbatches", "memory_bound", "memory", "virtual_stages")
+    ),
     "the trace has its own ranks and work",
 )
 _INCOMPATIBLE_SECTIONS = (

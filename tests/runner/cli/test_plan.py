@@ -284,3 +284,30 @@ def test_every_candidate_that_is_shown_has_its_bottleneck(monkeypatch: pytest.Mo
         path = each["bottleneck"]["critical_path"]
         assert sum(part["share"] for part in path) == pytest.approx(1.0)
         assert path[0]["kind"] in {"computing", "link", "all_reduce", "schedule"}
+
+
+def without_stages(memory: str) -> dict[str, Any]:
+    """Return an experiment that leaves the number of stages to the planner."""
+    written = document({"east": 6, "west": 6}, 1)
+    training = {"microbatches": 4, "memory": memory}
+    return {**written, "compute": {"profile": "a100"}, "training": training}
+
+
+@pytest.mark.usefixtures("folder")
+def test_without_stages_the_answer_has_the_best_number_and_what_each_number_gives() -> None:
+    written = without_stages("40GiB")
+    text = planned(written).output
+    answer = json.loads(planned(written, "--json").stdout)
+    best = len(answer["chosen"]["placement"])
+    assert text.startswith(f"exp.yaml: atlas, {best} stages (training.stages is not given: the best of all numbers)\n")
+    assert "memory at most      " in text
+    assert " of 40GiB: stage " in text
+    assert "Numbers of stages" in text
+    assert [each["stages"] for each in answer["stages"]] == list(range(1, 13))
+    whole, chosen = answer["stages"][0], answer["stages"][best - 1]
+    assert (whole["best"], whole["tokens_per_s"]) == (None, None)
+    assert whole["reason"].startswith("training.memory: stage 0 of 1 takes ")
+    assert chosen["tokens_per_s"] == answer["chosen"]["tokens_per_s"]
+    assert chosen["best"]["placement"] == answer["chosen"]["placement"]
+    given = {**written, "training": {**written["training"], "stages": best}}
+    assert json.loads(planned(given, "--json").stdout)["chosen"] == answer["chosen"]

@@ -221,6 +221,7 @@ def _answer(planned: Planned) -> list[str]:
         "GPU utilization": percent_text(price.gpu_utilization),
         "WAN an iteration": size_text(price.wan_bytes),
         "sequences": _batch_text(planned),
+        **_layers(planned),
         **_memory(planned),
         "GPUs left unused": list_text(unused) or "none",
         **{f"why not {name}": _left_out_text(planned, each) for name, each in found.left_out.items()},
@@ -244,6 +245,12 @@ def _batch_text(planned: Planned) -> str:
         return text
     fewer = count_text(written, "pipeline")
     return f"{text}: the batch grows with the pipelines, with {fewer} as in the file it is {of_file:,}"
+
+
+def _layers(planned: Planned) -> dict[str, str]:
+    """Return the layers of each stage, empty where they are divided evenly."""
+    layers = planned.task.place(planned.found.chosen.candidate).layers
+    return {} if layers is None else {"layers of stages": ", ".join(map(str, layers))}
 
 
 def _memory(planned: Planned) -> dict[str, str]:

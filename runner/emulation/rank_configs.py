@@ -172,7 +172,7 @@ def _compute(point: SweepPoint, variant: PipelineVariant, setting: SharedConfig,
 def _learning(point: SweepPoint, variant: PipelineVariant) -> LearningConfig:
     training = point.spec.training
     return LearningConfig(
-        model_config(point.spec, point.spec.compute.backend.title),
+        variant.cut(model_config(point.spec, point.spec.compute.backend.title)),
         training.learning_rate,
         training.precision,
         learning_seed(point.spec, variant.repeat),

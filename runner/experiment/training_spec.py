@@ -10,6 +10,7 @@ from wanbed.ground.strict_model import StrictModel
 from wanbed.ground.units import Fraction, SizeBytes
 from wanbed.results.records.span_log import MAX_ITERATIONS
 from wanbed.runner.experiment.quantities import MAX_PIPELINES, LearningRate, NameOrPath, Truth, whole_number
+from wanbed.workloads.gpt.gpt_config import MAX_LAYERS
 from wanbed.workloads.gpt.learnt_text import DEFAULT_FRACTION, DEFAULT_SEQUENCES
 
 MAX_STAGES = 1024
@@ -19,6 +20,9 @@ MAX_HELD_OUT_SEQUENCES = 65_536
 
 OptimizerWaits = Literal["own", "all stages"]
 """Gradients that the optimizer step of a stage waits for."""
+
+Layers = Literal["even", "balanced"] | tuple[Annotated[int, whole_number(1, MAX_LAYERS)], ...]
+"""How many layers of the model each stage has."""
 
 Summed = Literal["once", "every flush"]
 """When replicas all-reduce the gradients of an iteration of several flushes."""
@@ -32,6 +36,14 @@ class TrainingSpec(StrictModel):
         description="Number of stages of a pipeline, one on each GPU. Default: as many as the GPUs allow with that "
         "many pipelines.",
         examples=[6],
+    )
+    layers: Layers = Field(
+        default="even",
+        exclude_if=partial(eq, "even"),
+        description="How the model's layers are divided over the stages: `even`, the same number for each; `balanced`, "
+        "so that the slowest stage takes as little time as can be, with embedding, head and slower GPUs by the compute "
+        "profile; or a list with the number of each stage.",
+        examples=["balanced", [3, 3, 3, 2]],
     )
     pipelines: Annotated[int, whole_number(1, MAX_PIPELINES)] = Field(
         default=1, description="Number of pipelines, replicas of the model.", examples=[2]
@@ -144,6 +156,12 @@ class VariantTrainingSpec(StrictModel):
 
     stages: Annotated[int, whole_number(1, MAX_STAGES)] | None = Field(
         default=None, description="Replaces `training.stages`. Default: the same.", examples=[1]
+    )
+    layers: Layers | None = Field(
+        default=None,
+        exclude_if=not_,
+        description="Replaces `training.layers`. Default: the same.",
+        examples=["balanced"],
     )
     pipelines: Annotated[int, whole_number(1, MAX_PIPELINES)] | None = Field(
         default=None, description="Replaces `training.pipelines`. Default: the same.", examples=[8]

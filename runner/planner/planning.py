@@ -37,6 +37,7 @@ from wanbed.runner.planner.search_space import (
 )
 from wanbed.runner.resolve.cell_costs import cell_of, transfer_in_forwards
 from wanbed.runner.resolve.device_memory import most_in_flight
+from wanbed.runner.resolve.layer_cut import cut_layers, layers_asked, with_layers, with_layers_each
 from wanbed.runner.resolve.pipeline_resolution import Layout, resolve_pipeline
 from wanbed.runner.resolve.pipeline_variant import PipelineVariant, PlannedPlacement
 from wanbed.runner.resolve.placement import place_stages
@@ -242,10 +243,10 @@ def fullest_stage(task: PlanningTask, candidate: Candidate) -> tuple[int, int, T
 
     Return None where the model does not tell the memory of stages.
     """
-    memory = task.memory
-    if memory is None:
+    if task.memory is None:
         return None
     variant = task.resolve(candidate)
+    memory = replace(task.memory, config=variant.cut(task.memory.config))
     held = [
         max(most_in_flight(variant, pipeline, stage) for pipeline in range(variant.pipelines_per_cell))
         for stage in range(task.stages)
@@ -415,24 +416,33 @@ def planning_task(written: WrittenVariant, *, pipelines: int | None) -> Planning
             "take a schedule without them, and virtual_stages: 1"
         )
     most = pipelines or max(most_pipelines(topology, cut.stages), 1)
-    work = stage_costs(spec, cut.stages, most, written.directory)
-    if not schedule.last_stage_recomputes:
-        work = work.keeping_last()
-    memory = stage_memory(written, cut, schedule, recomputes=work.recomputes)
+    keeps_last = not schedule.last_stage_recomputes
+    layers = cut_layers(written, cut.stages, lambda costs: costs, keeps_last=keeps_last, memory_bytes=cut.memory_bytes)
+    alike = with_layers(written, layers or "even")
+
+    def costs_of(each: WrittenVariant) -> StageCosts:
+        work = stage_costs(each.spec, cut.stages, most, each.directory)
+        return work.keeping_last() if keeps_last else work
+
+    work = costs_of(alike)
+    # Where GPUs differ each candidate is cut in its own way, in which no stage has less than a layer.
+    own_cuts = layers_asked(written) == "balanced" and bool(spec.compute.slower)
+    bounding = with_layers_each(written, cut.stages, 1) if own_cuts else alike
+    held = stage_memory(bounding, cut, schedule, recomputes=work.recomputes)
     return PlanningTask(
         topology,
         cut.stages,
         pipelines,
         cut.microbatches,
-        held_microbatches(written, cut, schedule, memory),
+        held_microbatches(bounding, cut, schedule, held),
         None if spec.model is None else spec.model.context,
         variant.transport,
         schedule,
         json.dumps(variant.options, sort_keys=True),
-        PlannedCosts(usual_costs(written, work), least_costs(written, work), spec.compute.slower),
+        PlannedCosts(usual_costs(written, work), least_costs(written, costs_of(bounding)), spec.compute.slower),
         PricedIterations.of(spec.training.iterations, spec.training.warmup),
         written,
-        memory,
+        stage_memory(alike, cut, schedule, recomputes=work.recomputes),
         cut.memory_bytes,
     )
 

@@ -81,7 +81,7 @@ def check_device_memory(
 def process_needs(point: SweepPoint, variant: PipelineVariant, *, on_cpu: bool = False) -> Iterator[ProcessNeed]:
     """Yield the memory of every process of a variant that computes on a device, on the high side."""
     spec, prefill = point.spec, point.spec.prefill
-    config, precision = model_config(spec, "torch"), spec.training.precision
+    config, precision = variant.cut(model_config(spec, "torch")), spec.training.precision
     service = variant.service if variant.service is not None and variant.service.inference is not None else None
     fills = service is not None and service.settings.policy is not FillPolicy.NONE
     room_bytes = prefill.memory - prefill.training_memory if fills and prefill is not None else 0

@@ -11,6 +11,7 @@ from wanbed.runner.resolve.accumulation_check import check_accumulation, summed
 from wanbed.runner.resolve.all_reduce_check import check_all_reduce, check_segments
 from wanbed.runner.resolve.cell_costs import cell_costs, pipelines_to_share
 from wanbed.runner.resolve.held_check import check_held
+from wanbed.runner.resolve.layer_cut import cut_layers, layers_asked, with_layers
 from wanbed.runner.resolve.pipeline_variant import AmongJobs, PipelineVariant, PlannedPlacement
 from wanbed.runner.resolve.placement import ConfiguredPlacement, Placement, place_stages
 from wanbed.runner.resolve.receive_check import check_receive, check_rendezvous
@@ -76,6 +77,8 @@ def resolve_pipeline(written: WrittenVariant, where: Choose | Layout, *, plans: 
     placed = _placed(written, cut, where, whole_replicas=whole_replicas)
     cut, placement = placed.cut, placed.placement
     check_all_reduce(written, placement)
+    layers = _cut_layers(written, cut, placement, virtual, keeps_last=choice.keeps_last)
+    written = with_layers(written, layers or "even")
     of_file, grouping = _costs(written, cut, virtual, None if alone is None else alone.swapping)
     if choice.keeps_last and grouping is None:
         of_file = of_file.keeping_last()
@@ -110,6 +113,7 @@ def resolve_pipeline(written: WrittenVariant, where: Choose | Layout, *, plans: 
         waits_for_all=waits,
         flushes=cut.flushes,
         sums_flushes=sums_flushes,
+        layers=layers,
     )
     check_segments(written, resolved)
     if schedule is not None and plans:
@@ -157,6 +161,23 @@ def _virtual_stages(
         where=f"{here}.",
     )
     return VirtualStages(stages, chunks, schedule.virtual_layout)
+
+
+def _cut_layers(
+    written: WrittenVariant, cut: TrainingCut, placement: Placement, virtual: VirtualStages | None, *, keeps_last: bool
+) -> tuple[int, ...] | None:
+    """Return the number of layers of each stage, None where they are divided evenly."""
+    if virtual is not None and layers_asked(written) != "even":
+        raise InputError(
+            f"{written.field}.training.virtual_stages: {virtual.chunks} parts a stage have the same number of layers "
+            "each: leave training.layers out, or give 1"
+        )
+
+    def slowest(costs: StageCosts) -> StageCosts:
+        replicas = replica_times(written, placement, costs)
+        return costs if replicas is None else replicas.slowest(costs)
+
+    return cut_layers(written, cut.stages, slowest, keeps_last=keeps_last, memory_bytes=cut.memory_bytes)
 
 
 def _check_alike(written: WrittenVariant, replicas: ReplicaTimes | None) -> None:

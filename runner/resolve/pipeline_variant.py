@@ -13,6 +13,7 @@ from wanbed.runner.resolve.resolved_variant import ResolvedVariant, Transfer
 from wanbed.runner.resolve.stage_costs import StageCosts
 from wanbed.runner.resolve.stage_rings import Ring, StageRings, ring_pairs
 from wanbed.workloads.compute.replay import ReplayCosts
+from wanbed.workloads.gpt.gpt_config import GptConfig
 from wanbed.workloads.message import MessageKind
 from wanbed.workloads.schedules.pipeline_shape import PipelineShape, VirtualStages
 from wanbed.workloads.schedules.planning.cell_plan import CellPlan, Turn, options_for
@@ -59,7 +60,8 @@ class PipelineVariant(ResolvedVariant):
     ``virtual`` are the virtual stages, None where stages are not divided. With ``waits_for_all`` optimizer steps wait
     for the gradients of all stages of all pipelines, and for the all-reduce of their norm. ``flushes`` is how many
     times the pipelines fill and drain in an iteration, each time for an equal part of its ``microbatches``; with
-    ``sums_flushes`` replicas all-reduce the gradients of each flush, not only the sum of all.
+    ``sums_flushes`` replicas all-reduce the gradients of each flush, not only the sum of all. ``layers`` has the number
+    of each stage, None where they are divided evenly.
     """
 
     schedule: str
@@ -74,7 +76,12 @@ class PipelineVariant(ResolvedVariant):
     waits_for_all: bool = False
     flushes: int = 1
     sums_flushes: bool = False
+    layers: tuple[int, ...] | None = None
     jobs: AmongJobs = AmongJobs()
+
+    def cut(self, model: GptConfig) -> GptConfig:
+        """Return the model, divided as the stages are."""
+        return model if self.layers is None else replace(model, cut=self.layers)
 
     @property
     def beside(self) -> "tuple[PipelineVariant, ...]":
@@ -331,6 +338,7 @@ class PipelineVariant(ResolvedVariant):
             **({} if self.replicas is None else {"replicas": self.replicas.document(self.placement.stages)}),
             **({} if self.virtual is None else {"virtual_stages": self.virtual.chunks}),
             **({"optimizer_waits": "all stages"} if self.waits_for_all else {}),
+            **({} if self.layers is None else {"layers": list(self.layers)}),
             **({"accumulate": self.flushes} if self.flushes > 1 else {}),
             **({"summed": "every flush"} if self.sums_flushes else {}),
         }

@@ -146,7 +146,10 @@ def profile_conditions(spec: ExperimentSpec, directory: Path) -> MeasuredConditi
 
 
 def model_config(spec: ExperimentSpec, needed_by: str) -> GptConfig:
-    """Return the model with all its dimensions. Raise InputError if there is none, or a dimension is not valid."""
+    """Return the model with all its dimensions, and its cut if ``training.layers`` lists it.
+
+    Raise InputError if there is none, or a dimension is not valid.
+    """
     if spec.model is None:
         raise InputError(f"model: {needed_by} needs one: give a model, like {DEFAULT_MODEL}")
     try:
@@ -156,7 +159,9 @@ def model_config(spec: ExperimentSpec, needed_by: str) -> GptConfig:
     if config is None:
         missing = [name for name in ("layers", "heads", "vocabulary") if getattr(spec.model, name) is None]
         raise InputError(f"model: {needed_by} needs its {', '.join(missing)} too")
-    return config
+    layers = spec.training.layers
+    # A list that does not fit is refused where the variant's layers are divided.
+    return replace(config, cut=layers) if isinstance(layers, tuple) and sum(layers) == config.layers else config
 
 
 def _written(spec: ExperimentSpec, stages: int) -> StageCosts:

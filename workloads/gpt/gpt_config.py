@@ -41,7 +41,8 @@ class GptConfig:
     - ``llama``: no biases, norms with one weight an element, no embeddings of positions, and a gated feed-forward
       layer, of three matrices instead of two.
 
-    With ``tied_head`` the head is the embedding of tokens. Raises ValueError naming the field.
+    With ``tied_head`` the head is the embedding of tokens. ``cut`` has the number of layers of each stage where the
+    model is divided into as many stages, None where all have the same. Raises ValueError naming the field.
     """
 
     layers: int
@@ -53,6 +54,7 @@ class GptConfig:
     kv_heads: int | None = None
     feed_forward: int | None = None
     tied_head: bool = False
+    cut: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -63,6 +65,8 @@ class GptConfig:
             raise ValueError(f"heads: {self.heads} heads do not share a hidden size of {self.hidden} evenly")
         if self.heads % (self.kv_heads or self.heads):
             raise ValueError(f"kv_heads: {self.heads} heads do not share {self.kv_heads} key and value heads evenly")
+        if self.cut is not None and (sum(self.cut) != self.layers or min(self.cut, default=0) < 1):
+            raise ValueError(f"cut: stages of {self.cut} layers do not make {self.layers}")
 
     @property
     def trains_in_torch(self) -> bool:
@@ -71,7 +75,7 @@ class GptConfig:
         return self.architecture is Architecture.GPT and plain and not self.tied_head
 
     def layers_of(self, stage: int, stages: int) -> range:
-        """Return the indices of a stage's layers, which are consecutive. All stages have the same number of layers.
+        """Return the indices of a stage's layers, which are consecutive: those of ``cut``, or as many for all stages.
 
         If the layers do not divide evenly, the first stages have one more, because the last one has the head, which
         costs about as much as a layer. Raise ValueError if there is no such stage, or a stage would have no layer.
@@ -80,6 +84,9 @@ class GptConfig:
             raise ValueError(f"stages: {self.layers} layers make 1 to {self.layers} stages, not {stages}")
         if not 0 <= stage < stages:
             raise ValueError(f"stage: {stage} is none of the {stages} stages")
+        if self.cut is not None and len(self.cut) == stages:
+            start = sum(self.cut[:stage])
+            return range(start, start + self.cut[stage])
         each, more = divmod(self.layers, stages)
         start = stage * each + min(stage, more)
         return range(start, start + each + (stage < more))

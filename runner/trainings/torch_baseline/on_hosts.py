@@ -27,7 +27,7 @@ def configure_baseline(point: SweepPoint, variant: PipelineVariant, setting: Sha
                 BaselineShape(variant.schedule, placement.stages, variant.pipelines, variant.microbatches),
                 iterations=spec.training.iterations,
                 learning=LearningConfig(
-                    model_config(spec, "torch"),
+                    variant.cut(model_config(spec, "torch")),
                     spec.training.learning_rate,
                     spec.training.precision,
                     learning_seed(spec, variant.repeat),

@@ -1,6 +1,7 @@
 """Buckets are complete in order, each as soon as all gradients in it are final."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -126,6 +127,17 @@ def test_a_cut_model_is_trained_as_the_whole_is_in_one_process(
     each = 2 * 3 * ITERATIONS
     assert found.spans[ActionKind.RECOMPUTE] == (each * (stages - 1) if recompute else 0)
     assert found.spans[ActionKind.BACKWARD_WEIGHT] == (each * stages if split_backward else 0)
+
+
+@pytest.mark.parametrize("split_backward", [False, True])
+@pytest.mark.parametrize("cut", [(1, 3), (2, 1, 1)])
+def test_a_model_that_is_cut_unevenly_is_trained_as_the_whole_is(
+    cut: tuple[int, ...], split_backward: bool, reference: ReferenceTraining
+) -> None:
+    work = changed(WORK, model=replace(TINY, cut=cut), stages=len(cut), split_backward=split_backward)
+    found = train_by_hand(work, ITERATIONS)
+    assert found.losses == pytest.approx(reference.losses, rel=1e-6)
+    assert relative_error(found.gradients, reference.gradients) <= 1e-5
 
 
 @pytest.mark.parametrize("buckets", [1, 2, 7, 1000])

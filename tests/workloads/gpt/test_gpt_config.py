@@ -69,6 +69,27 @@ def test_stages_share_the_layers_evenly_and_in_order(cut: tuple[int, int]) -> No
     assert sizes == sorted(sizes, reverse=True)
 
 
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=6))
+def test_stages_have_the_layers_of_their_cut_and_other_divisions_are_even(cut: list[int]) -> None:
+    layers = sum(cut)
+    config = replace(with_layers(layers), cut=tuple(cut))
+    shares = [config.layers_of(stage, len(cut)) for stage in range(len(cut))]
+    assert [len(share) for share in shares] == cut
+    assert [layer for share in shares for layer in share] == list(range(layers))
+    assert sum(config.parameters(stage, len(cut)) for stage in range(len(cut))) == config.parameters(0, 1)
+    if layers > len(cut):
+        stages = len(cut) + 1
+        assert [config.layers_of(stage, stages) for stage in range(stages)] == [
+            with_layers(layers).layers_of(stage, stages) for stage in range(stages)
+        ]
+
+
+@pytest.mark.parametrize("cut", [(), (1, 2), (4, 0), (5, -1)])
+def test_a_cut_that_does_not_make_the_model_is_refused(cut: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match=r"^cut: "):
+        replace(with_layers(4), cut=cut)
+
+
 @given(cut=cuts(), architecture=st.sampled_from(Architecture), kv_heads=st.sampled_from([None, 1, 2]))
 def test_a_cut_model_has_the_parameters_and_operations_of_the_whole(
     cut: tuple[int, int], architecture: Architecture, kv_heads: int | None

@@ -25,6 +25,7 @@ from wanbed.results.metrics.gpu_time import (
     spans_of_training_gpus,
     union_length_ns,
 )
+from wanbed.results.metrics.held import most_held
 from wanbed.results.metrics.iterations import (
     NS_PER_S,
     OwnClocks,
@@ -107,6 +108,7 @@ __all__ = [
     "mean_time_s",
     "measured_window",
     "median_time_s",
+    "most_held",
     "nearest_rank",
     "outcome_counts",
     "over_bound",

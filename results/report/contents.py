@@ -19,6 +19,7 @@ from wanbed.results.report.device_table import device_table
 from wanbed.results.report.fault_table import fault_table, fault_warnings
 from wanbed.results.report.job_table import job_table
 from wanbed.results.report.losses import LOSSES_SECTION
+from wanbed.results.report.memory_table import memory_table
 from wanbed.results.report.plan_outcome import plan_table, plan_warnings
 from wanbed.results.report.prefill import PREFILL_SECTION
 from wanbed.results.report.program_tables import collective_table, program_table
@@ -54,6 +55,7 @@ TABLES: tuple[TableOf, ...] = (
     job_table,
     background_table,
     plan_table,
+    memory_table,
     device_table,
     calibration_table,
 )

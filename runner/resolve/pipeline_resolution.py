@@ -18,7 +18,7 @@ from wanbed.runner.resolve.receive_check import check_receive, check_rendezvous
 from wanbed.runner.resolve.replica_times import ReplicaTimes, check_measured, replica_times, usual_costs
 from wanbed.runner.resolve.schedule_check import check_schedule, planned
 from wanbed.runner.resolve.stage_costs import StageCosts, stage_costs, virtual_stage_costs
-from wanbed.runner.resolve.stage_memory import held_microbatches, stage_memory
+from wanbed.runner.resolve.stage_memory import HeldBytes, held_microbatches, stage_memory
 from wanbed.runner.resolve.trial_extent import check_extent
 from wanbed.runner.resolve.written_variant import (
     TrainingCut,
@@ -95,6 +95,7 @@ def resolve_pipeline(written: WrittenVariant, where: Choose | Layout, *, plans: 
         pipelines_per_cell = _pipelines_per_cell(written, placement, usual_costs(written, of_file))
     _check_cells(written, placement, pipelines_per_cell)
     memory = stage_memory(written, cut, schedule, recomputes=work.recomputes, virtual=virtual, keeps_sums=sums_flushes)
+    limit = cut.memory_bytes
     kind = BaselineVariant if schedule is None else PipelineVariant
     resolved = kind(
         spec=variant,
@@ -114,6 +115,7 @@ def resolve_pipeline(written: WrittenVariant, where: Choose | Layout, *, plans: 
         flushes=cut.flushes,
         sums_flushes=sums_flushes,
         layers=layers,
+        memory=None if memory is None or limit is None else HeldBytes.of(memory, cut.stages, limit),
     )
     check_segments(written, resolved)
     if schedule is not None and plans:

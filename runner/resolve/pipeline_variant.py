@@ -1,7 +1,7 @@
 """Describe a variant whose pipelines follow a schedule: what GPUs compute, and which ranks communicate."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from itertools import combinations, pairwise
 from typing import Any, Self
@@ -11,6 +11,7 @@ from wanbed.runner.resolve.placement import Pair, StagePlace, ring_order
 from wanbed.runner.resolve.replica_times import ReplicaTimes
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant, Transfer
 from wanbed.runner.resolve.stage_costs import StageCosts
+from wanbed.runner.resolve.stage_memory import HeldBytes
 from wanbed.runner.resolve.stage_rings import Ring, StageRings, ring_pairs
 from wanbed.workloads.compute.replay import ReplayCosts
 from wanbed.workloads.gpt.gpt_config import GptConfig
@@ -61,7 +62,7 @@ class PipelineVariant(ResolvedVariant):
     for the gradients of all stages of all pipelines, and for the all-reduce of their norm. ``flushes`` is how many
     times the pipelines fill and drain in an iteration, each time for an equal part of its ``microbatches``; with
     ``sums_flushes`` replicas all-reduce the gradients of each flush, not only the sum of all. ``layers`` has the number
-    of each stage, None where they are divided evenly.
+    of each stage, None where they are divided evenly, and ``memory`` the bytes that GPUs hold, None without a limit.
     """
 
     schedule: str
@@ -77,6 +78,7 @@ class PipelineVariant(ResolvedVariant):
     flushes: int = 1
     sums_flushes: bool = False
     layers: tuple[int, ...] | None = None
+    memory: HeldBytes | None = None
     jobs: AmongJobs = AmongJobs()
 
     def cut(self, model: GptConfig) -> GptConfig:
@@ -339,6 +341,7 @@ class PipelineVariant(ResolvedVariant):
             **({} if self.virtual is None else {"virtual_stages": self.virtual.chunks}),
             **({"optimizer_waits": "all stages"} if self.waits_for_all else {}),
             **({} if self.layers is None else {"layers": list(self.layers)}),
+            **({} if self.memory is None else {"memory": {**asdict(self.memory), "parts": self.layout.chunks}}),
             **({"accumulate": self.flushes} if self.flushes > 1 else {}),
             **({"summed": "every flush"} if self.sums_flushes else {}),
         }

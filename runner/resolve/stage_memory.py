@@ -60,6 +60,21 @@ class StageMemory:
         return most if self.of(stage, most).total_bytes <= memory_bytes else most - 1
 
 
+@dataclass(frozen=True)
+class HeldBytes:
+    """What the GPU of each stage takes with one microbatch and with each further one, and the memory that it has."""
+
+    limit_bytes: int
+    first_bytes: tuple[int, ...]
+    further_bytes: tuple[int, ...]
+
+    @classmethod
+    def of(cls, memory: StageMemory, stages: int, limit_bytes: int) -> "HeldBytes":
+        """Return those of all stages."""
+        one, two = ([memory.of(stage, held).total_bytes for stage in range(stages)] for held in (1, 2))
+        return cls(limit_bytes, tuple(one), tuple(more - less for less, more in zip(one, two, strict=True)))
+
+
 def held_microbatches(
     written: WrittenVariant, cut: TrainingCut, schedule: type[Schedule] | None, memory: StageMemory | None
 ) -> int | tuple[int, ...] | None:

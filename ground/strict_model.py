@@ -24,7 +24,9 @@ class StrictModel(BaseModel):
     hashes of configurations stay what they were.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, serialize_by_alias=True)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", hide_input_in_errors=True, serialize_by_alias=True, defer_build=True
+    )
 
     def exclusions(self) -> Iterable[Exclusion]:
         """Declare which fields of the model do not go with others of it. They are checked before anything else."""

@@ -29,7 +29,7 @@ _Model = TypeVar("_Model", bound=BaseModel)
 class _Facts(BaseModel):
     """A part of a document. Types are exact, null means unknown where allowed, and unlisted fields may be anything."""
 
-    model_config = ConfigDict(strict=True, extra="ignore", frozen=True)
+    model_config = ConfigDict(strict=True, extra="ignore", frozen=True, defer_build=True)
 
 
 def _with_impairments(model: type[_Model]) -> type[_Model]:

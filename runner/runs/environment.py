@@ -13,6 +13,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from wanbed.ground.entry_points import installed
 from wanbed.module_process import PACKAGE
 from wanbed.testbed.gpus.gpus import machine_gpus
 from wanbed.testbed.kernel.namespace import read_sysctl
@@ -134,10 +135,16 @@ def _requirements() -> list[str]:
 
 
 def _version(distribution: str) -> str | None:
+    """Return the version of a distribution, None if it is not installed.
+
+    Only the line of the version is read: ``metadata.version`` parses the whole file, which may have a long description.
+    """
     try:
-        return metadata.version(distribution)
+        found = metadata.distribution(distribution)
     except metadata.PackageNotFoundError:
         return None
+    version = re.search(r"^Version:[ \t]*(.+)$", found.read_text("METADATA") or "", re.MULTILINE)
+    return version[1].strip() if version else found.version
 
 
 def foreign_schedules(names: Iterable[str]) -> list[dict[str, Any]]:
@@ -162,7 +169,8 @@ def foreign_compute(kinds: Iterable[str]) -> list[dict[str, Any]]:
 
 
 def _foreign(what: str, group: str, names: Iterable[str]) -> list[dict[str, Any]]:
-    found = metadata.entry_points(group=group)
+    wanted = set(names)
+    found = [entry for entry in installed(group) if entry.name in wanted]
     entries = {entry.name: entry for entry in found if entry.dist is None or entry.dist.name != DISTRIBUTION}
     return [
         {
@@ -171,7 +179,7 @@ def _foreign(what: str, group: str, names: Iterable[str]) -> list[dict[str, Any]
             "distribution": dist.name if (dist := entries[name].dist) else None,
             "version": dist.version if dist else None,
         }
-        for name in sorted(entries.keys() & set(names))
+        for name in sorted(entries)
     ]
 
 

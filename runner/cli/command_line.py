@@ -14,19 +14,25 @@ from typer.core import TyperGroup
 
 @dataclass(frozen=True)
 class LazyCommand:
-    """A command: its function as ``module:function``, the first sentence of its docstring, and click's settings."""
+    """A command: its function as ``module:function``, the first sentence of its docstring, and click's settings.
+
+    ``computes`` is True if it starts no program of a user's, to which ``leave_cores`` would come down.
+    """
 
     function: str
     summary: str
     settings: dict[str, Any] = field(default_factory=dict)
+    computes: bool = False
 
     def load(self, name: str) -> Any:
         """Import the command's module, and return the command as click knows it."""
-        from wanbed.runner.cli.exit_status import fit_address_space, one_line_errors
+        from wanbed.runner.cli.exit_status import fit_address_space, leave_cores, one_line_errors
 
         # What a command imports may not fit into a limited address space.
         with one_line_errors():
             fit_address_space()
+        if self.computes:
+            leave_cores()
         module, _, function = self.function.partition(":")
         app = typer.Typer(add_completion=False, rich_markup_mode=None)
         app.command(name, context_settings=self.settings)(getattr(import_module(module), function))
@@ -73,6 +79,7 @@ COMMANDS = {
     "learn-link": LazyCommand(
         "wanbed.runner.cli.learn_link:learn_link",
         "Fit base delay, bottleneck rate, buffer and cross traffic to a log of packets, as a trace that links replay.",
+        computes=True,
     ),
     "shell": LazyCommand(
         "wanbed.runner.cli.shell:shell",
@@ -85,6 +92,7 @@ COMMANDS = {
     "plan": LazyCommand(
         "wanbed.runner.cli.plan:plan_",
         "Choose the datacenters, the number of DP-cells and the placement of stages with the most tokens a second.",
+        computes=True,
     ),
     "profile": LazyCommand(
         "wanbed.runner.cli.profile:profile_",
@@ -93,6 +101,7 @@ COMMANDS = {
     "simulate": LazyCommand(
         "wanbed.runner.cli.simulate:simulate",
         "Simulate the sweep on all cores, with any engine in the file, and write the run folder and its report.",
+        computes=True,
     ),
     "schema": LazyCommand(
         "wanbed.runner.cli.schema:schema",
@@ -101,14 +110,17 @@ COMMANDS = {
     "report": LazyCommand(
         "wanbed.runner.cli.report:report",
         "Write the report of one or several runs as one self-contained HTML file, or its tables, and figures of it.",
+        computes=True,
     ),
     "trace": LazyCommand(
         "wanbed.runner.cli.trace:trace",
         "Write a trace of the run, all trials one after the other unless chosen, for ui.perfetto.dev to open.",
+        computes=True,
     ),
     "compare": LazyCommand(
         "wanbed.runner.cli.compare:compare",
         "Compare B's iteration times with A's at each sweep point for each variant, and report whether B regressed.",
+        computes=True,
     ),
     "validate": LazyCommand(
         "wanbed.runner.cli.validate:validate",

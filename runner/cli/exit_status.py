@@ -23,7 +23,8 @@ DEBUG = "WANBED_DEBUG"
 _LACKS = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN}
 _INTERRUPTED = "interrupted, nothing of it is left running"
 _LEAST_BYTES = 800_000 * 1024
-_FRUGAL = {"ARROW_DEFAULT_MEMORY_POOL": "system", "OPENBLAS_NUM_THREADS": "1"}
+_BLAS_THREADS = "OPENBLAS_NUM_THREADS"
+_FRUGAL = {"ARROW_DEFAULT_MEMORY_POOL": "system", _BLAS_THREADS: "1"}
 """Arrow's own pool reserves a GiB, and OpenBLAS a buffer for each core."""
 
 
@@ -137,6 +138,15 @@ def fit_address_space() -> None:
         )
     for name, value in _FRUGAL.items():
         os.environ.setdefault(name, value)
+
+
+def leave_cores() -> None:
+    """Have OpenBLAS start no threads, unless the user says otherwise.
+
+    numpy starts one for each core as it is imported. Each waits for work, busily for tens of milliseconds, of which
+    neither a simulation nor a report has any.
+    """
+    os.environ.setdefault(_BLAS_THREADS, "1")
 
 
 def _lack(fault: Exception) -> str:

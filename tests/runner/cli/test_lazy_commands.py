@@ -104,6 +104,29 @@ def test_a_dry_run_neither_draws_nor_reads_tables(tmp_path: Path) -> None:
     assert not {"matplotlib", "pandas", "jinja2", "pyroute2"} & loaded_by(tmp_path, "simulate", "first", "--dry-run")
 
 
+THREADS = "OPENBLAS_NUM_THREADS"
+
+
+@pytest.mark.parametrize(("said", "expected"), [({}, "1"), ({THREADS: "4"}, "4")])
+def test_a_simulation_has_no_threads_for_linear_algebra_unless_the_user_says_so(
+    tmp_path: Path, said: dict[str, str], expected: str
+) -> None:
+    script = (
+        "import os\nfrom wanbed.command import main\n"
+        f"try:\n    main()\nfinally:\n    print(os.environ.get({THREADS!r}))"
+    )
+    argv = [sys.executable, "-c", script, "simulate", "first", "--dry-run"]
+    others = {name: value for name, value in os.environ.items() if name != THREADS}
+    done = subprocess.run(argv, cwd=tmp_path, env=others | said, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == expected
+
+
+def test_commands_that_start_programs_of_users_leave_them_their_threads() -> None:
+    assert not {"calibrate", "exec", "profile", "run", "shell", "validate"} & {
+        name for name, command in COMMANDS.items() if command.computes
+    }
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_line_of_a_command_is_the_first_sentence_of_its_docstring(name: str) -> None:
     module, _, function = COMMANDS[name].function.partition(":")

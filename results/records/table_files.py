@@ -42,8 +42,11 @@ def write_tables(path: Path, schema: pa.Schema, tables: Iterable[pa.Table], *, c
     time.
     """
     own = coded_schema(schema) if coded else schema
+    # The least and the greatest text of each part of a column are found by comparing all: a quarter of the time.
+    ranges = [field.name for field in own if field.type != _CODED_TEXT]
     # Arrow's own schema would say that the columns are codes. Without it, its metadata are not written either.
-    with naming(path), pq.ParquetWriter(path, own, compression="zstd", store_schema=not coded) as file:
+    settings: dict[str, Any] = {"compression": "zstd", "store_schema": not coded, "write_statistics": ranges}
+    with naming(path), pq.ParquetWriter(path, own, **settings) as file:
         if coded:
             file.add_key_value_metadata({name.decode(): text.decode() for name, text in schema.metadata.items()})
         for table in tables:

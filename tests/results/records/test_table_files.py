@@ -51,6 +51,13 @@ def test_a_file_tells_its_version_and_meanings_to_any_reader(tmp_path: Path) -> 
     )
 
 
+def test_a_file_tells_the_range_of_each_column_of_numbers(tmp_path: Path) -> None:
+    write_table(tmp_path / "links", LINK_SAMPLES, [(0, "gpipe", repeat, 2**40, *SAMPLE) for repeat in (3, 5)])
+    part = pq.read_metadata(tmp_path / "links").row_group(0)
+    ranges = {part.column(number).path_in_schema: part.column(number).statistics for number in range(part.num_columns)}
+    assert (ranges["repeat"].min, ranges["repeat"].max) == (3, 5)
+
+
 def test_another_version_is_refused(tmp_path: Path) -> None:
     pq.write_table(SPANS.empty_table().replace_schema_metadata({"wanbed.schema_version": "9"}), tmp_path / "old")
     with pytest.raises(ValueError, match="schema version 9, this program reads 1, 2, 3, 4, 5, 6 and 7"):

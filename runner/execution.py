@@ -18,7 +18,7 @@ def execute(request: RunRequest) -> Path:
         from wanbed.runner.simulated_runs.simulated_run import simulated_run
 
         address = None if request.rack is None else request.rack.address
-        with simulation_pool(request.jobs, address, request.log) as pool:
+        with simulation_pool(request.jobs, address, request.log, request.written) as pool:
             return simulated_run(
                 request.experiment,
                 request.runs,

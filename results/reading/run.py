@@ -19,9 +19,11 @@ from wanbed.results.reading.trial_rows import DIVIDED, TrialRows, divided_by_tri
 from wanbed.results.records.documents import SIMULATE, TIMES_DRAWN
 from wanbed.results.records.schema import BACKGROUND_SAMPLES, CALIBRATION, LINK_CHANGES, LOSSES
 from wanbed.results.records.table_files import coded_schema
-from wanbed.results.records.trial_files import read_calibration, read_trial_table
+from wanbed.results.records.trial_files import checked_spans, read_calibration, read_trial_table
 from wanbed.results.records.trial_id import TrialId
+from wanbed.results.records.trial_table import TrialTable
 from wanbed.results.records.trial_tables import SPANS_TABLE, TRIAL_TABLES
+from wanbed.results.records.written_spans import WrittenSpans
 
 
 @dataclass(frozen=True)
@@ -105,11 +107,11 @@ class Run:
         return tuple(dict.fromkeys((*listed, *(trial.variant for trial in self.trials))))
 
 
-def load_run(path: Path, *, coded: bool = False) -> Run:
+def load_run(path: Path, *, coded: bool = False, written: WrittenSpans | None = None) -> Run:
     """Read a run's folder; trials that had not finished are left out.
 
     With ``coded``, texts of the spans are categoricals: a large run is read in a quarter of the time, into a third of
-    the memory. Figures and reports are the same.
+    the memory. Figures and reports are the same. Then spans that this process has ``written`` are not read back.
 
     Raises RunError, one line that starts with a path, if there is no run or a file of it is missing or damaged.
     """
@@ -119,7 +121,8 @@ def load_run(path: Path, *, coded: bool = False) -> Run:
     frames = {}
     for table in TRIAL_TABLES.values():
         codes = coded and table is SPANS_TABLE
-        read = (read_trial_table(trial.folder, trial.id, table.file, coded=codes) for trial in in_folders)
+        here = written if codes else None
+        read = (_trial_table(trial, table, here, coded=codes) for trial in in_folders)
         frames[table.frame] = _frame(coded_schema(table.columns) if codes else table.columns, read)
     calibration = _frame(CALIBRATION, map(read_calibration, sorted(path.glob("calibration/*.parquet"))))
     summary = summarize(manifest, trials, frames["spans"], frames["link_samples"], calibration)
@@ -128,12 +131,19 @@ def load_run(path: Path, *, coded: bool = False) -> Run:
     return Run(path, manifest, tuple(trials), calibration=calibration, summary=summary, further=further, **frames)
 
 
+def _trial_table(trial: StoredTrial, table: TrialTable, written: WrittenSpans | None, *, coded: bool) -> pa.Table:
+    spans = None if written is None else written.taken(trial.folder)
+    if spans is None:
+        return read_trial_table(trial.folder, trial.id, table.file, coded=coded)
+    return checked_spans(spans, trial.folder, trial.id)
+
+
 def _frame(schema: pa.Schema, tables: Iterable[pa.Table]) -> pd.DataFrame:
     joined = pa.concat_tables([pa.Table.from_batches([], schema), *tables], promote_options="default")
     # Each column of the table is given up as soon as its own of the data frame is there.
     frame = joined.to_pandas(split_blocks=True, self_destruct=True)
     for name, kind in frame.dtypes.items():
-        if isinstance(kind, pd.CategoricalDtype):
+        if isinstance(kind, pd.CategoricalDtype) and not kind.categories.is_monotonic_increasing:
             # Sorting and grouping by them gives the same as by the texts.
             frame[name] = frame[name].cat.reorder_categories(sorted(kind.categories))
     return frame

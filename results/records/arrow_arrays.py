@@ -20,9 +20,11 @@ def numbers(values: npt.NDArray[Any], missing: npt.NDArray[np.bool_] | None = No
 
 
 def texts(values: Sequence[str]) -> "pa.DictionaryArray[Any, Any]":
-    """Return texts as codes into their distinct texts, of which rows are taken sooner than of texts."""
-    encoded = [value.encode() for value in values]
+    """Return texts as codes into their sorted, distinct texts: rows are taken of them sooner than of texts."""
+    distinct = sorted(set(values))
+    encoded = [value.encode() for value in distinct]
     ends = np.zeros(len(encoded) + 1, np.int32)
     np.cumsum([len(each) for each in encoded], out=ends[1:])
     plain = pa.StringArray.from_buffers(len(encoded), pa.py_buffer(ends.data), pa.py_buffer(b"".join(encoded)))
-    return plain.dictionary_encode()
+    codes = {value: code for code, value in enumerate(distinct)}
+    return pa.DictionaryArray.from_arrays(numbers(np.array([codes[value] for value in values], np.int32)), plain)

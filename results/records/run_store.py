@@ -39,6 +39,7 @@ from wanbed.results.records.trial_columns import TrialCounters, TrialSpans
 from wanbed.results.records.trial_id import TrialId, planned_trials
 from wanbed.results.records.trial_table import TrialTable
 from wanbed.results.records.trial_tables import SPANS_FILE, SPANS_TABLE, TRIAL_TABLES
+from wanbed.results.records.written_spans import WrittenSpans
 
 MANIFEST = "manifest.json"
 TRIAL_FACTS = "trial.json"
@@ -224,8 +225,10 @@ def trial_path(run: Path, point: int, variant: str, repeat: int) -> Path:
     return point_path(run / "trials", point) / slug(variant) / f"repeat-{repeat}"
 
 
-def write_trial(run: Path, trial: TrialRecord) -> Path:
+def write_trial(run: Path, trial: TrialRecord, written: WrittenSpans | None = None) -> Path:
     """Keep a finished trial in the run's folder ``run``, all of it or nothing, and return its own folder.
+
+    ``written`` gets its spans, if they are columns.
 
     Several processes may do so at the same time, each with other trials. Raises ValueError if a rank's log is cut off,
     since the trial has not finished then, and FileExistsError if this trial is there already.
@@ -235,7 +238,9 @@ def write_trial(run: Path, trial: TrialRecord) -> Path:
             raise ValueError(f"the log of rank {log.header.rank} on {log.header.host} is cut off")
     path, partial = _begun_trial(run, trial.id)
     if isinstance(trial.spans, TrialSpans):
-        write_tables(partial / SPANS_FILE, trial.spans.schema, trial.spans.tables(trial.id), coded=True)
+        spans = trial.spans.tables(trial.id)
+        spans = spans if written is None else written.kept(path, spans)
+        write_tables(partial / SPANS_FILE, trial.spans.schema, spans, coded=True)
     else:
         divided = any(span.virtual_stage is not None for log in trial.spans for span in log.spans)
         schema = SPANS_OF_VIRTUAL_STAGES if divided else SPANS

@@ -62,16 +62,26 @@ def read_trial_table(folder: Path, key: TrialId, name: str, *, coded: bool = Fal
     may_lack = not known.always or (known.since_version > 1 and _of_first_version(folder / SPANS_FILE))
     if may_lack and not path.exists():
         return _read(None, known.columns, coded=coded)
-    table = _read(path, known.columns, coded=coded)
+    return _checked(_read(path, known.columns, coded=coded), path, key)
+
+
+def checked_spans(table: pa.Table, folder: Path, key: TrialId) -> pa.Table:
+    """Return the spans that this process has written to a trial's folder, checked as ``read_trial_table`` does."""
+    _check_values(table, folder / SPANS_FILE)
+    return _checked(table, folder / SPANS_FILE, key)
+
+
+def _checked(table: pa.Table, path: Path, key: TrialId) -> pa.Table:
+    """Return the table of one of the trial's files. Raise RunError for another trial's rows, or impossible times."""
     for column, own in zip(("sweep_point", "variant", "repeat"), key, strict=True):
         if _distinct(table.column(column)) - {own}:
             values = _plain(table.column(column))
             other = pc.not_equal(values, pa.scalar(own, values.type))
             _refuse(other, path, column, f"is not the trial's, {own!r}", table)
-    if name == SPANS_FILE:
+    if path.name == SPANS_FILE:
         early = pc.less(table.column("end_ns"), table.column("start_ns"))
         _refuse(early, path, "end_ns", "is before start_ns", table)
-    if name == PREFILL_REQUESTS_FILE:
+    if path.name == PREFILL_REQUESTS_FILE:
         for column in ("admitted_ns", "started_ns", "prefilled_ns", "kv_moved_ns"):
             early = pc.less(table.column(column), table.column("arrival_ns"))
             _refuse(early, path, column, "is before arrival_ns", table)

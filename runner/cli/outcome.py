@@ -20,6 +20,7 @@ from wanbed.results.reading.run import Run, load_run
 from wanbed.results.reading.stored_trial import TrialFaults
 from wanbed.results.reading.summary import summary_rows, write_summary
 from wanbed.results.reading.validity import MODELLED_TCP, MachineLoad, WaysAround, divided_trunks_text, tcp_is_modelled
+from wanbed.results.records.written_spans import WrittenSpans
 from wanbed.results.report.report import write_report
 from wanbed.results.report.table import Column, Table, TableCell
 from wanbed.results.text import UNKNOWN, count_text, list_text, percent_text, seconds_text
@@ -36,17 +37,19 @@ MANY_UNFINISHED = 0.05
 """The largest share of the admitted prefill requests that may be unfinished without a warning."""
 
 
-def show_outcome(path: Path, as_json: bool) -> bool:
+def show_outcome(path: Path, as_json: bool, written: WrittenSpans | None = None) -> bool:
     """Write a run's report and summary file and print the summary. Return whether its figures can be compared.
+
+    ``written`` has spans of it that this process has written.
 
     They cannot if links or machine were not as they should be; the last line then says so. A simulation has neither.
     """
     with reporting(path):
-        return _shown(path, as_json)
+        return _shown(path, as_json, written)
 
 
-def _shown(path: Path, as_json: bool) -> bool:
-    run = load_run(path, coded=True)
+def _shown(path: Path, as_json: bool, written: WrittenSpans | None) -> bool:
+    run = load_run(path, coded=True, written=written)
     write_summary(run.summary, run.path)
     rows = summary_rows(run.summary)
     report = path / "report.html"

@@ -69,12 +69,16 @@ def simulate(
 
             list_trials(experiment, as_json)
             return
+        from wanbed.results.records.written_spans import WrittenSpans
         from wanbed.runner.execution import execute
         from wanbed.runner.runs.run_request import RackRequest, RunRequest
 
         over = None if rack is None else RackRequest(rack)
-        request = RunRequest(experiment, str(file), file.parent, runs, log, rack=over, jobs=jobs, resume=resume)
+        source, spans = str(file), WrittenSpans()
+        request = RunRequest(
+            experiment, source, file.parent, runs, log, rack=over, jobs=jobs, resume=resume, written=spans
+        )
         path = execute(request)
         from wanbed.runner.cli.outcome import show_outcome
 
-        show_outcome(path, as_json)
+        show_outcome(path, as_json, spans)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from wanbed.ground.exclusions import Exclusion, check_exclusions
 
 if TYPE_CHECKING:
+    from wanbed.results.records.written_spans import WrittenSpans
     from wanbed.runner.planner.pricing import Spread
     from wanbed.runner.runs.run_folder import Log
     from wanbed.runner.simulated_runs.simulated_run import Pool
@@ -25,12 +26,14 @@ def check_jobs(jobs: int | None, rack: str | None) -> None:
 
 
 @contextmanager
-def simulation_pool(jobs: int | None, rack: str | None, log: "Log") -> Iterator["Pool"]:
-    """Yield the rack at that address, or ``jobs`` processes of this machine without one."""
+def simulation_pool(
+    jobs: int | None, rack: str | None, log: "Log", written: "WrittenSpans | None" = None
+) -> Iterator["Pool"]:
+    """Yield the rack at that address, or ``jobs`` processes of this machine without one, as ``ProcessPool`` says."""
     if rack is None:
         from wanbed.runner.simulated_runs.process_pool import ProcessPool  # noqa: PLC0415 - spared by --dry-run and a refused file
 
-        yield ProcessPool(jobs)
+        yield ProcessPool(jobs, written)
         return
     from wanbed.runner.rack_runs.simulations import rack_pool  # noqa: PLC0415 - Ray is an extra
 

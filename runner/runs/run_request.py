@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import BinaryIO, TextIO
 
 from wanbed.ground.exclusions import Exclusion, check_exclusions
+from wanbed.results.records.written_spans import WrittenSpans
 from wanbed.runner.resolve.experiment import Experiment
 from wanbed.runner.runs.run_folder import Log
 
@@ -32,7 +33,8 @@ class RunRequest:
     begin. With ``keep_gradients`` the last iteration's gradients that torch computed are kept, with ``keep_going`` a
     trial that fails is kept, marked, and does not end the run. ``jobs`` trials are simulated at a time, None for as
     many as there are cores, or CPUs of ``rack``. ``log`` gets lines on what happens, ``stream`` (default: standard
-    error) the progress, and ``standard_error`` (default: this process's) what a run in virtual time prints.
+    error) the progress, and ``standard_error`` (default: this process's) what a run in virtual time prints. ``written``
+    gets the spans of a single trial that this process simulates.
     """
 
     experiment: Experiment
@@ -48,6 +50,7 @@ class RunRequest:
     keep_going: bool = False
     stream: TextIO | None = None
     standard_error: BinaryIO | None = None
+    written: WrittenSpans | None = None
 
     @property
     def simulates(self) -> bool:

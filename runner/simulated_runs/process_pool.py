@@ -19,6 +19,7 @@ from pathlib import Path
 
 from wanbed.module_process import module_command
 from wanbed.results.records.run_store import remove_partial_trials
+from wanbed.results.records.written_spans import WrittenSpans
 from wanbed.runner.runs.faults import TrialError
 from wanbed.runner.runs.progress import Progress
 from wanbed.runner.simulated_runs.simulated_trial import SimulatedTrial, simulate_into
@@ -29,10 +30,14 @@ _REFRESH_S = 0.5
 
 
 class ProcessPool:
-    """Processes of this machine, ``jobs`` of them (default: one per core); a single one needs no other process."""
+    """Processes of this machine, ``jobs`` of them (default: one per core); a single one needs no other process.
 
-    def __init__(self, jobs: int | None = None) -> None:
+    ``written`` gets the spans of a trial that is the only one. Of several, the next one may need the memory.
+    """
+
+    def __init__(self, jobs: int | None = None, written: WrittenSpans | None = None) -> None:
         self._jobs = jobs or len(os.sched_getaffinity(0))
+        self._written = written
 
     def simulate_all(self, trials: Sequence[SimulatedTrial], run: Path, progress: Progress, simulate: Simulate) -> None:
         """Simulate the trials into the run's folder, as ``Pool`` says."""
@@ -42,7 +47,8 @@ class ProcessPool:
             return
         for trial in trials:
             progress.trial_started(trial.values, trial.id.variant, trial.id.repeat)
-            fault = simulate_into(run, trial, simulate, partial(progress.trial_is_at, trial.id))
+            written = self._written if len(trials) == 1 else None
+            fault = simulate_into(run, trial, simulate, partial(progress.trial_is_at, trial.id), written)
             if fault is not None:
                 raise fault
             progress.trial_ended_beside_others(trial.values, trial.variant.name, trial.id)

@@ -9,6 +9,7 @@ from wanbed.results.records.run_store import TrialRecord, write_trial
 from wanbed.results.records.span_log import RankPlace
 from wanbed.results.records.trial_columns import TrialSpans
 from wanbed.results.records.trial_id import TrialId
+from wanbed.results.records.written_spans import WrittenSpans
 from wanbed.runner.companions.registry import companion_layers
 from wanbed.runner.resolve.experiment import SweepPoint
 from wanbed.runner.resolve.followed_packets import follows_packets
@@ -65,14 +66,18 @@ class SimulatedTrial:
 
 
 def simulate_into(
-    run: Path, trial: SimulatedTrial, simulate: Simulate, report: Callable[[float], None] | None = None
+    run: Path,
+    trial: SimulatedTrial,
+    simulate: Simulate,
+    report: Callable[[float], None] | None = None,
+    written: WrittenSpans | None = None,
 ) -> Exception | None:
     """Simulate a trial and keep it; return a foreseen failure, to be raised where it can end the sweep.
 
-    ``report`` is told the share of the trial that is simulated, several times a second.
+    ``report`` is told the share of the trial that is simulated, several times a second. ``written`` gets its spans.
     """
     try:
-        write_trial(run, simulated_record(trial, simulate, report))
+        write_trial(run, simulated_record(trial, simulate, report), written)
     except SimulationError as failure:
         return SimulationError(f"{trial}: {failure}")
     except MemoryError:

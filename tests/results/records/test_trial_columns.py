@@ -1,17 +1,21 @@
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from wanbed import results
+from wanbed.results.reading.run import load_run
 from wanbed.results.records import trial_columns
-from wanbed.results.records.run_store import RunStore, TrialRecord
+from wanbed.results.records.run_store import RunError, RunStore, TrialRecord, write_trial
 from wanbed.results.records.schema import LinkSample
 from wanbed.results.records.span_columns import SpanColumns, VirtualSpanColumns
 from wanbed.results.records.span_log import SPAN_KINDS, RankPlace, Span, SpanLogContents
 from wanbed.results.records.trial_columns import TrialCounters, TrialSpans
 from wanbed.results.records.trial_id import TrialId
-from wanbed.results.records.trial_tables import LINK_TABLE
+from wanbed.results.records.trial_tables import LINK_TABLE, SPANS_FILE
+from wanbed.results.records.written_spans import WrittenSpans
+from wanbed.results.report.report import write_report
 
 OWNERS = [RankPlace(0, "east-0", "east", 1, 0, 0), RankPlace(1, "west-0", "west", 0, 0, 1)]
 SPANS = [
@@ -72,6 +76,42 @@ def test_columns_read_back_as_what_the_ranks_would_have_logged(
         logged, given = (frame[frame["repeat"] == repeat].reset_index(drop=True) for repeat in (0, 1))
         assert len(logged) > 4
         assert given.assign(repeat=0).equals(logged.assign(repeat=0))
+
+
+def test_spans_that_were_kept_while_they_were_written_give_the_run_that_is_read_back(
+    store: RunStore, tmp_path: Path
+) -> None:
+    store.write_trial(TrialRecord(TrialId(0, "gpipe", 0), columns()))
+    written = WrittenSpans()
+    write_trial(store.path, TrialRecord(TrialId(0, "gpipe", 1), columns()), written)
+    own, back = load_run(store.path, coded=True, written=written), load_run(store.path, coded=True)
+    pd.testing.assert_frame_equal(own.spans, back.spans)
+    pd.testing.assert_frame_equal(own.summary, back.summary)
+    texts = [kind for kind in own.spans.dtypes if isinstance(kind, pd.CategoricalDtype)]
+    assert len(texts) == 6
+    for name, run in (("own", own), ("back", back)):
+        write_report([run], tmp_path / name)
+    assert (tmp_path / "own").read_text() == (tmp_path / "back").read_text()
+
+
+def test_kept_spans_are_taken_once_and_only_by_who_reads_codes(store: RunStore) -> None:
+    written = WrittenSpans()
+    folder = write_trial(store.path, TrialRecord(TrialId(0, "gpipe", 0), columns()), written)
+    (folder / SPANS_FILE).write_text("damaged")
+    with pytest.raises(RunError, match="not a Parquet file"):
+        load_run(store.path, written=written)
+    assert len(load_run(store.path, coded=True, written=written).spans) == 6
+    with pytest.raises(RunError, match="not a Parquet file"):
+        load_run(store.path, coded=True, written=written)
+
+
+def test_kept_spans_are_checked_as_those_that_are_read(store: RunStore) -> None:
+    written, rows = WrittenSpans(), np.array([(0, 0, 0, 0, 9, 5, 0, -1)], np.int64)
+    impossible = TrialSpans(OWNERS, SpanColumns.of_training(rows))
+    write_trial(store.path, TrialRecord(TrialId(0, "gpipe", 0), impossible), written)
+    for spans in (written, None):
+        with pytest.raises(RunError, match="column end_ns, row 0: 5 is before start_ns"):
+            load_run(store.path, coded=True, written=spans)
 
 
 def test_virtual_stages_have_a_column_of_their_own_beside_trials_without(store: RunStore) -> None:

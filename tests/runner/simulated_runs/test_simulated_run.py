@@ -17,7 +17,8 @@ from tests.support.simulator.simulation_on_paper import DEADLOCKING, simulate_on
 from tests.support.until import until_within
 from wanbed import results
 from wanbed.ground.errors import SimulationError
-from wanbed.results.records.run_store import RunStore
+from wanbed.results.records.run_store import RunStore, trial_path
+from wanbed.results.records.written_spans import WrittenSpans
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.resolve.experiment import Experiment
 from wanbed.runner.runs import progress
@@ -100,6 +101,18 @@ def half_way(topology: Any, *rest: Any, pulse: Any = None, **effects: Any) -> Si
         pulse(0.25)
         pulse(0.5)
     return simulate_on_paper(topology, *rest, **effects)
+
+
+@pytest.mark.parametrize(("points", "jobs", "kept"), [(1, 1, True), (1, 2, True), (2, 1, False), (2, 2, False)])
+def test_the_spans_of_a_single_trial_are_kept_for_its_report(
+    tmp_path: Path, points: int, jobs: int, kept: bool
+) -> None:
+    of, written = experiment(points), WrittenSpans()
+    store = begun(of, tmp_path)
+    with Progress(points, stream=io.StringIO()) as shown:
+        simulate_sweep(of, store, pool=ProcessPool(jobs, written), progress=shown, simulate=simulate_on_paper)
+    folders = [trial_path(store.path, *trial) for trial in of.trials()]
+    assert [written.taken(folder) is not None for folder in folders] == [kept] * points
 
 
 @pytest.mark.parametrize("jobs", [1, 2])

@@ -1,7 +1,7 @@
 """Make Arrow's arrays of the memory of numpy's, and of texts.
 
-``pyarrow.array`` would look whether pandas made what it is given. To load pandas takes longer than a small simulation,
-and whoever only writes a trial has no other use for it.
+``pyarrow.array`` and ``to_numpy`` would load pandas. That takes longer than a small simulation, and whoever only writes
+a trial has no other use for it.
 """
 
 from collections.abc import Sequence
@@ -26,5 +26,12 @@ def texts(values: Sequence[str]) -> "pa.DictionaryArray[Any, Any]":
     ends = np.zeros(len(encoded) + 1, np.int32)
     np.cumsum([len(each) for each in encoded], out=ends[1:])
     plain = pa.StringArray.from_buffers(len(encoded), pa.py_buffer(ends.data), pa.py_buffer(b"".join(encoded)))
-    codes = {value: code for code, value in enumerate(distinct)}
-    return pa.DictionaryArray.from_arrays(numbers(np.array([codes[value] for value in values], np.int32)), plain)
+    code_of = {value: code for code, value in enumerate(distinct)}
+    return pa.DictionaryArray.from_arrays(numbers(np.array([code_of[value] for value in values], np.int32)), plain)
+
+
+def codes(coded: "pa.DictionaryArray[Any, Any]") -> npt.NDArray[np.int32]:
+    """Return the codes of ``texts``."""
+    kept = coded.indices.buffers()[1]
+    assert kept is not None
+    return np.frombuffer(memoryview(kept), np.int32, len(coded))

@@ -239,7 +239,10 @@ def write_trial(run: Path, trial: TrialRecord, written: WrittenSpans | None = No
     path, partial = _begun_trial(run, trial.id)
     if isinstance(trial.spans, TrialSpans):
         spans = trial.spans.tables(trial.id)
-        spans = spans if written is None else written.kept(path, spans)
+        if written is not None:
+            whole = trial.spans.table(trial.id)
+            written.keep(path, whole)
+            spans = iter([whole])
         write_tables(partial / SPANS_FILE, trial.spans.schema, spans, coded=True)
     else:
         divided = any(span.virtual_stage is not None for log in trial.spans for span in log.spans)

@@ -14,7 +14,7 @@ Column = npt.NDArray[np.int64]
 class SpanColumns:
     """Spans, with one entry per span in every column; the fields are those of ``wanbed.results.records.span_log.Span``.
 
-    ``rank`` and ``peer`` are numbers of ranks; ``peer`` is negative if there is none. ``kind`` is an index into
+    ``rank`` and ``peer`` are numbers of ranks; ``peer`` is -1 if there is none. ``kind`` is an index into
     ``SPAN_KINDS``.
     """
 

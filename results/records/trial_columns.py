@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from wanbed.results.records.arrow_arrays import numbers, texts
+from wanbed.results.records.arrow_arrays import codes, numbers, texts
 from wanbed.results.records.schema import LINK_SAMPLES, SPANS, SPANS_OF_VIRTUAL_STAGES, VIRTUAL_STAGE
 from wanbed.results.records.span_columns import Column, SpanColumns, TraceSpanColumns, VirtualSpanColumns
 from wanbed.results.records.span_log import ACTIVATION, GRADIENT, SPAN_KINDS, RankPlace, between_ranks
@@ -21,6 +21,8 @@ from wanbed.results.records.trial_id import TrialId
 _ROWS = 2**20
 _TENSORS = "", ACTIVATION, GRADIENT
 _TRANSFERS = SPAN_KINDS.index("send"), SPAN_KINDS.index("receive")
+
+_Int32s = npt.NDArray[np.int32]
 
 
 @dataclass(frozen=True)
@@ -35,24 +37,32 @@ class TrialSpans:
         """The schema of the spans."""
         return SPANS_OF_VIRTUAL_STAGES if isinstance(self.columns, VirtualSpanColumns) else SPANS
 
+    def table(self, key: TrialId) -> pa.Table:
+        """Return the spans of that trial as one table of the ``coded_schema`` of ``schema``."""
+        none = pa.Table.from_batches([], coded_schema(self.schema))
+        return pa.concat_tables([none, *self._tables(key, max(len(self.columns.rank), 1))])
+
     def tables(self, key: TrialId) -> Iterator[pa.Table]:
-        """Yield the spans of that trial as tables of the ``coded_schema`` of ``schema``."""
+        """Yield them as tables of not too many rows each."""
+        return self._tables(key, _ROWS)
+
+    def _tables(self, key: TrialId, most_rows: int) -> Iterator[pa.Table]:
         owners, spans = self.owners, self.columns
+        # The last one is that of no peer, which is -1.
         hosts = texts([*(owner.host for owner in owners), ""])
         datacenters = texts([owner.datacenter for owner in owners])
         places = np.array([(o.rank, o.gpu, o.pipeline, o.stage) for o in owners], np.int32).reshape(-1, 4)
-        stages = np.array([owner.stage for owner in owners], np.int64)
+        ranks, gpus, pipelines, stages = np.ascontiguousarray(places.T)
         kinds, tensors = texts(SPAN_KINDS), texts(_TENSORS)
-        for piece in _pieces(len(spans.rank)):
+        for piece in _pieces(len(spans.rank), most_rows):
             position = spans.rank[piece]
-            rank, gpu, pipeline, stage = places[position].T
-            peer = spans.peer[piece]
+            stage, peer = stages[position], spans.peer[piece]
             columns: dict[str, Any] = {
-                "rank": rank,
+                "rank": ranks[position],
                 "host": _taken(hosts, position),
                 "datacenter": _taken(datacenters, position),
-                "gpu": gpu,
-                "pipeline": pipeline,
+                "gpu": gpus[position],
+                "pipeline": pipelines[position],
                 "stage": stage,
                 "iteration": spans.iteration[piece],
                 "microbatch": spans.microbatch[piece],
@@ -60,8 +70,8 @@ class TrialSpans:
                 "start_ns": spans.start_ns[piece],
                 "end_ns": spans.end_ns[piece],
                 "size_bytes": spans.size_bytes[piece],
-                "peer": _taken(hosts, np.where(peer < 0, len(owners), peer)),
-                "request": spans.request[piece],
+                "peer": _taken(hosts, peer),
+                "request": np.asarray(spans.request[piece], np.int32),
             }
             if isinstance(spans, VirtualSpanColumns):
                 virtual_stage = spans.virtual_stage[piece]
@@ -89,7 +99,7 @@ class TrialCounters:
     def tables(self, key: TrialId) -> Iterator[pa.Table]:
         """Yield the counters of that trial as tables of the ``coded_schema`` of ``LINK_SAMPLES``."""
         scopes, sources, destinations = (texts([end[field] for end in self.ends]) for field in range(3))
-        for piece in _pieces(self.wire_bytes.size):
+        for piece in _pieces(self.wire_bytes.size, _ROWS):
             line, moment = np.divmod(np.arange(piece.start, piece.stop), max(len(self.times_ns), 1))
             rows = len(line)
             columns: dict[str, Any] = {
@@ -105,12 +115,13 @@ class TrialCounters:
             yield _table(LINK_SAMPLES, key, columns, rows)
 
 
-def _tensor(kind: Column, stage: Column, peer: Column, stages: Column) -> Column:
+def _tensor(kind: Column, stage: _Int32s, peer: Column, stages: _Int32s) -> npt.NDArray[np.uint8]:
     """Return 0 for no transfer, 1 for an activation (to a later stage), 2 for a gradient (to an earlier one)."""
-    transfers = np.isin(kind, _TRANSFERS) & (peer >= 0)
-    later = np.zeros(len(peer), bool)
-    later[transfers] = stages[peer[transfers]] > stage[transfers]
-    return np.where(transfers, np.where(later == (kind == _TRANSFERS[0]), 1, 2), 0)
+    sends = kind == _TRANSFERS[0]
+    transfers = (sends | (kind == _TRANSFERS[1])) & (peer >= 0)
+    # That of no peer is some stage, and is left out again.
+    later = stages[peer] > stage if len(stages) else transfers
+    return np.where(transfers, np.where(later == sends, np.uint8(1), np.uint8(2)), np.uint8(0))
 
 
 def _tensor_or_ranks(spans: TraceSpanColumns, piece: slice) -> "pa.Array[Any]":
@@ -126,18 +137,21 @@ def _tensor_or_ranks(spans: TraceSpanColumns, piece: slice) -> "pa.Array[Any]":
     return _taken(named, index)
 
 
-def _taken(coded: "pa.Array[Any]", positions: npt.NDArray[Any]) -> "pa.Array[Any]":
-    return coded.take(numbers(positions))
+def _taken(coded: "pa.DictionaryArray[Any, Any]", positions: npt.NDArray[Any]) -> "pa.DictionaryArray[Any, Any]":
+    """Return the texts at these positions; -1 is the last one's."""
+    return pa.DictionaryArray.from_arrays(numbers(codes(coded)[positions]), coded.dictionary)
 
 
-def _pieces(rows: int) -> Iterator[slice]:
-    return (slice(start, min(start + _ROWS, rows)) for start in range(0, rows, _ROWS))
+def _pieces(rows: int, most_rows: int) -> Iterator[slice]:
+    return (slice(start, min(start + most_rows, rows)) for start in range(0, rows, most_rows))
 
 
 def _table(schema: pa.Schema, key: TrialId, columns: Mapping[str, Any], rows: int) -> pa.Table:
-    coded, of_key = coded_schema(schema), np.zeros(rows, np.int32)
+    coded, none = coded_schema(schema), np.zeros(rows, np.int32)
     trial = (
-        _taken(texts([value]), of_key) if isinstance(value, str) else numbers(np.full(rows, value, np.int32))
+        pa.DictionaryArray.from_arrays(numbers(none), texts([value]).dictionary)
+        if isinstance(value, str)
+        else numbers(np.full(rows, value, np.int32) if value else none)
         for value in key
     )
     own = (_array(columns[name]).cast(coded.field(name).type) for name in schema.names[len(key) :])

@@ -105,6 +105,13 @@ def test_kept_spans_are_taken_once_and_only_by_who_reads_codes(store: RunStore) 
         load_run(store.path, coded=True, written=written)
 
 
+def test_a_kept_trial_without_spans_is_kept_too(store: RunStore) -> None:
+    written, none = WrittenSpans(), TrialSpans([], SpanColumns.of_training(np.zeros(0, np.int64)))
+    write_trial(store.path, TrialRecord(TrialId(0, "gpipe", 0), none), written)
+    run = load_run(store.path, coded=True, written=written)
+    assert (len(run.trials), len(run.spans)) == (1, 0)
+
+
 def test_kept_spans_are_checked_as_those_that_are_read(store: RunStore) -> None:
     written, rows = WrittenSpans(), np.array([(0, 0, 0, 0, 9, 5, 0, -1)], np.int64)
     impossible = TrialSpans(OWNERS, SpanColumns.of_training(rows))

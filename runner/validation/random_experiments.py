@@ -262,6 +262,9 @@ _SIZES = tuple((4 * _KIB * 4**step, 3 if step < 6 else 1) for step in range(9))
 """Sizes from 4 KiB to 256 MiB with their weights. Large sizes have a low weight because they are slow to run."""
 
 _LEAST_BYTES = 4 * _NOTHING_BYTES
+_SPLITS = ("never", "never", "auto")
+"""What atlas says of its backwards: Atlas as published more often."""
+
 _COMPUTE_NS = tuple(ms * MS for ms in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000))
 _CARRIED_SHARE = 0.8
 _FIRST_FLIGHT_BYTES = 14_480
@@ -352,7 +355,9 @@ def draw_experiment(seed: int, number: int) -> dict[str, Any]:
         load = load.lessened()
     bounded = schedule not in {"gpipe", "dp", *VIRTUAL} and dice.chance(0.15)
     placement = layout.written()
-    variant = {"name": schedule, "schedule": schedule, "transport": transport}
+    compute = _compute(dice, load, layout, network)
+    options = {"options": {"split": dice.one(_SPLITS)}} if schedule == "atlas" else {}
+    variant = {"name": schedule, "schedule": schedule, **options, "transport": transport}
     return {
         "name": f"random-{seed}-{number:03d}",
         "topology": {
@@ -363,7 +368,7 @@ def draw_experiment(seed: int, number: int) -> dict[str, Any]:
             "wan": dict(network.wan),
             **({"links": [dict(link) for link in network.links]} if network.links else {}),
         },
-        "compute": _compute(dice, load, layout, network),
+        "compute": compute,
         "training": {
             "stages": layout.stages,
             "pipelines": layout.pipelines,

@@ -62,7 +62,7 @@ def test_a_shuffle_keeps_every_value() -> None:
 MIB = 2**20
 SEEDS = range(300)
 
-PUBLISHED = "48dfccf6a303735f661fa2dba1a47ac5c46e42e20f8f1fd8aaebdffb25fc4431"
+PUBLISHED = "4a671921d6bcb0f2ecbf36da707a1f6b46c507f0db6ec0b12bf6198ad3f2047b"
 """Of the first hundred experiments of seed 1: with another drawing, docs/validation.md has to be made anew."""
 
 numbers = st.integers(0, 999)

@@ -33,7 +33,11 @@ CORE_MODULES = (
     "wanbed.runner.simulator.training",
     "wanbed.testbed.relay.lanes",
     "wanbed.workloads.schedules.planning.cell_simulation",
+    "wanbed.workloads.schedules.planning.ordered_cell",
     "wanbed.workloads.schedules.planning.plan_run",
+    "wanbed.workloads.schedules.planning.shortening",
+    "wanbed.workloads.schedules.planning.split_planner",
+    "wanbed.workloads.schedules.planning.stage_order",
 )
 """They are compiled together: all of a process are compiled, or none. What they import besides stays interpreted.
 

@@ -18,10 +18,10 @@ from wanbed.workloads.schedules.zero_bubble import ZeroBubble
 _FEWEST_RULES = 4
 
 _SIMULATED_ACTIONS = 500_000
-"""The most actions that are simulated under all rules together: about two seconds."""
+"""The most actions that are simulated under all rules together: less than a second."""
 
 _SHORTENED_ACTIONS = 1_000_000
-"""The most actions that are run again to shorten a plan: about two seconds."""
+"""The most actions that are run again to shorten a plan: a second, a third of it compiled."""
 
 _SHORTEST = 3
 """The number of the shortest runs that are shortened and priced."""
@@ -45,6 +45,8 @@ def plan_shortened_cell(costs: CellCosts) -> CellPlan:
     Over links with a state (``plan_run``) stages that hold more microbatches may send in longer bursts, between which
     windows close. So where ``costs`` has such links, plans for less memory and for slower links are priced as well.
     """
+    # The same bound for plans of any kind, so that those for the same costs are made once.
+    costs = replace(costs, shape=costs.shape.holding(costs.shape.microbatches))
     cell = OrderedCell(costs)
     held = _held(costs) if costs.has_state else []
     effort = _SHORTENED_ACTIONS // (1 + len(held))
@@ -74,7 +76,7 @@ def _shortened(costs: CellCosts, most_actions: int) -> list[CellOrders]:
 
     Where pipelines share links, one of them is shortened first, as if all ran in step: that takes less time.
     """
-    cell, best = OrderedCell(costs), _best(costs)[:_SHORTEST]
+    cell, best = OrderedCell(costs), list(_best(costs)[:_SHORTEST])
     if cell.pipelines == 1:
         return [*best, *Shortening(cell, most_actions).shortened(best)]
     in_step = OrderedCell(_in_step(costs))
@@ -94,12 +96,13 @@ def _in_step(costs: CellCosts) -> CellCosts:
     return replace(costs, pipelines=1, boundaries=tuple(map(alone, costs.boundaries)))
 
 
-def _best(costs: CellCosts) -> list[CellOrders]:
-    """Return the orders that rules give, those with the shortest run first. Any that deadlock are left out."""
+@lru_cache(maxsize=16)
+def _best(costs: CellCosts) -> tuple[CellOrders, ...]:
+    """Return the orders that rules give, those with the shortest run first. Any that deadlock are left out. Cached."""
     cell = OrderedCell(costs)
-    runs = {orders: cell.run(orders) for orders in map(cell.alike, _candidates(costs))}
+    runs = {orders: cell.run(orders) for orders in map(cell.alike, dict.fromkeys(_candidates(costs)))}
     made = {orders: run.length_ns for orders, run in runs.items() if run is not None}
-    return sorted(made, key=lambda orders: made[orders])
+    return tuple(sorted(made, key=lambda orders: made[orders]))
 
 
 def _candidates(costs: CellCosts) -> Iterator[tuple[Order, ...]]:

@@ -6,7 +6,7 @@ the stage, or two transfers that follow each other on a shared line change place
 """
 
 from collections.abc import Iterator, Sequence
-from itertools import chain
+from itertools import chain, pairwise
 from random import Random
 
 from wanbed.workloads.schedules.planning.ordered_cell import RUN_ITERATIONS, CellOrders, CellRun, OrderedCell
@@ -61,7 +61,7 @@ class Shortening:
         if best is None:
             return None
         while best.period_ns > self._least_ns:
-            for changed in self._changes(orders, best):
+            for changed in self._changes(orders):
                 if self._left <= 0:
                     return orders, best
                 self._left -= 1
@@ -85,9 +85,9 @@ class Shortening:
                     orders = _with_order(orders, index, dice.choice(whole))
         return orders
 
-    def _changes(self, orders: CellOrders, run: CellRun) -> Iterator[CellOrders]:
+    def _changes(self, orders: CellOrders) -> Iterator[CellOrders]:
         """Yield the orders with one change on the critical path of their run, within the memory bound."""
-        path = zip(run.path, run.path[1:], strict=False)
+        path = pairwise(self._cell.critical_path(orders))
         for index, position in dict.fromkeys(place for place, (before, _) in path if before == place[0]):
             if not position:
                 continue

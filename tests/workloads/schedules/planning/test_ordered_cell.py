@@ -23,6 +23,11 @@ def run_of(costs: CellCosts, *orders: tuple[ActionKind, ...]) -> CellRun:
     return run
 
 
+def path_of(costs: CellCosts, *orders: tuple[ActionKind, ...]) -> set[tuple[int, int]]:
+    cell = OrderedCell(costs)
+    return set(cell.critical_path(cell.alike(orders)))
+
+
 def test_a_stage_alone_takes_its_actions_and_the_time_between_iterations() -> None:
     costs = CellCosts(
         PipelineShape(1, 1), 1, (30,), (50,), (0,), (), (9,), backward_input_ns=(20,), backward_weight_ns=(7,)
@@ -42,23 +47,25 @@ def test_the_longest_part_is_the_period_and_the_way_to_a_stage_is_no_part_of_its
         backward_input_ns=(20, 20),
         backward_weight_ns=(7, 900),
     )
-    run = run_of(costs, *((FORWARD, INPUT, WEIGHT),) * 2)
+    orders = ((FORWARD, INPUT, WEIGHT),) * 2
+    run = run_of(costs, *orders)
     # Stage 1 begins when its activation comes, 130 ns after stage 0.
     assert (run.period_ns, run.makespan_ns) == (500 + 20 + 900, 130 + 500 + 20 + 900)
-    assert {(1, position) for position in range(3)} <= set(run.path)
+    assert {(1, position) for position in range(3)} <= path_of(costs, *orders)
 
 
 def test_stages_that_wait_for_each_other_are_on_one_path() -> None:
     costs = CellCosts(PipelineShape(2, 1), 1, (30, 30), (20, 20), (0, 0), (BoundaryCosts(100, 0, False),))
-    run = run_of(costs, *((FORWARD, INPUT, WEIGHT),) * 2)
-    assert run.period_ns == 30 + 100 + 30 + 10 + 100 + 10 + 10
-    assert {stage for stage, _ in run.path} >= {0, 1}
+    orders = ((FORWARD, INPUT, WEIGHT),) * 2
+    assert run_of(costs, *orders).period_ns == 30 + 100 + 30 + 10 + 100 + 10 + 10
+    assert {stage for stage, _ in path_of(costs, *orders)} >= {0, 1}
 
 
 def test_orders_that_wait_for_each_other_have_no_run() -> None:
     cell = OrderedCell(CellCosts(PipelineShape(2, 2), 1, (1, 1), (2, 2), (0, 0), (BoundaryCosts(0, 0, False),)))
-    late = ((FORWARD, INPUT, WEIGHT) * 2, (FORWARD, FORWARD, INPUT, WEIGHT, INPUT, WEIGHT))
-    assert cell.run(cell.alike(late)) is None
+    late = cell.alike(((FORWARD, INPUT, WEIGHT) * 2, (FORWARD, FORWARD, INPUT, WEIGHT, INPUT, WEIGHT)))
+    assert cell.run(late) is None
+    assert cell.critical_path(late) == ()
 
 
 def test_turns_decide_which_pipeline_sends_first() -> None:

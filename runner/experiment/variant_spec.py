@@ -48,7 +48,7 @@ class VariantSpec(StrictModel):
         description="Options of the schedule, by name: `warmup_depth` of `1f1b` and `eager-1f1b`, `recompute` of "
         "`varuna`, `turns` and [`split`](training.md#split-backwards) of `atlas`, [those](local-updates.md#options) of "
         "`diloco`, [those](atom.md) of `atom`, or those of another package's schedule.",
-        examples=[{"recompute": "on-gradient"}, {"warmup_depth": 3}, {"split": "auto"}],
+        examples=[{"recompute": "on-gradient"}, {"warmup_depth": 3}, {"split": "never"}],
     )
     transport: TransportSpec = Field(
         default=TransportSpec(),

@@ -94,7 +94,8 @@ def _weather_day(ladder: Ladder, moments: int, events: Events) -> Day:
     topology = dict(document["topology"])
     topology["wan"] = {key: value for key, value in topology["wan"].items() if key != "events"}
     roomy = {"connections": 16, "window": "67.2KiB", "sharing": "temporal", "pipelines_per_cell": 2}
-    variants = [*document["variants"], {"name": "atlas, 16 connections", "schedule": "atlas", "transport": roomy}]
+    (atlas,) = (variant for variant in document["variants"] if variant["name"] == "atlas")
+    variants = [*document["variants"], {**atlas, "name": "atlas, 16 connections", "transport": roomy}]
     return Day(ladder, 1, document | {"topology": topology, "variants": variants}, EVENTS, tuple(values))
 
 

@@ -175,7 +175,9 @@ def _one_datacenter(_wan: Wan) -> Variants:
     }  # fmt: skip
 
 
-def _pipelines(schedule: str, transports_tried: Mapping[str, dict[str, Any]], *, most_sharing: int) -> Variants:
+def _pipelines(
+    schedule: dict[str, Any], transports_tried: Mapping[str, dict[str, Any]], *, most_sharing: int
+) -> Variants:
     for count, layouts in ((3, THREE_DATACENTERS), (2, TWO_DATACENTERS)):
         for stages, pipelines in layouts:
             placement = [DATACENTERS[stage * count // stages] for stage in range(stages)]
@@ -185,7 +187,7 @@ def _pipelines(schedule: str, transports_tried: Mapping[str, dict[str, Any]], *,
                 yield (
                     f"{pipelines} x {stages} stages, {name}",
                     {
-                        "schedule": schedule,
+                        **schedule,
                         "placement": placement,
                         "training": _training(stages, pipelines),
                         "transport": transport,
@@ -198,11 +200,12 @@ def _atlas(wan: Wan) -> Variants:
     shared = {**many, "sharing": "temporal"}
     # Over slow links a plan for four that share takes long to make, and was no faster than one for two.
     most_sharing = 4 if wan.rate_bps >= SHARED_BY_FOUR_BPS else 2
-    yield from _pipelines("atlas", {f"{name}, shared": shared, one[0]: one[1]}, most_sharing=most_sharing)
+    published = {"schedule": "atlas", "options": {"split": "never"}}
+    yield from _pipelines(published, {f"{name}, shared": shared, one[0]: one[1]}, most_sharing=most_sharing)
 
 
 def _varuna(wan: Wan) -> Variants:
-    yield from _pipelines("varuna", dict(transports(wan)), most_sharing=0)
+    yield from _pipelines({"schedule": "varuna"}, dict(transports(wan)), most_sharing=0)
 
 
 def _hierarchical(wan: Wan) -> Variants:

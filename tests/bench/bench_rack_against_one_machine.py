@@ -58,7 +58,7 @@ DOCUMENT: dict[str, Any] = {
         {"name": "gpipe", "schedule": "gpipe", "transport": ONE},
         {"name": "megatron", "schedule": "1f1b", "transport": ONE},
         {"name": "varuna", "schedule": "varuna", "transport": ONE},
-        {"name": "atlas", "schedule": "atlas", "transport": SHARED},
+        {"name": "atlas", "schedule": "atlas", "options": {"split": "never"}, "transport": SHARED},
     ],
     "sweep": {LATENCY: ["10ms", "20ms"]},
 }

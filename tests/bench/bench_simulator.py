@@ -53,6 +53,7 @@ def document(gpus: int, *, trunk: str, gpus_per_host: int) -> dict[str, Any]:
             {
                 "name": "atlas",
                 "schedule": "atlas",
+                "options": {"split": "never"},
                 "transport": {"connections": "auto", "sharing": "temporal", "pipelines_per_cell": PER_POINT},
             }
         ],

@@ -18,7 +18,14 @@ WARMUP = 1
 
 
 def points(
-    datacenters: int, stages_each: int, pipelines: int, *, latency: str, rates: tuple[str, ...] = RATES, **asked: Any
+    datacenters: int,
+    stages_each: int,
+    pipelines: int,
+    *,
+    latency: str,
+    rates: tuple[str, ...] = RATES,
+    split: str = "never",
+    **asked: Any,
 ) -> tuple[SweepPoint, ...]:
     transport = {"connections": "auto", "window": "4.2MiB", **asked.pop("transport", {})}
     return parse_experiment(
@@ -39,7 +46,7 @@ def points(
                 "warmup": WARMUP,
                 **asked,
             },
-            "variants": [{"name": "atlas", "schedule": "atlas", "transport": transport}],
+            "variants": [{"name": "atlas", "schedule": "atlas", "options": {"split": split}, "transport": transport}],
             "sweep": {"topology.wan.node_pair_rate": list(rates)},
             "engine": "simulate",
         },
@@ -61,7 +68,7 @@ def simulated(point: SweepPoint) -> Simulation:
 def acting_ns(simulation: Simulation, iteration: int) -> int:
     """From the iteration's first forward to its last backward's end, which is what a plan says."""
     spans = simulation.spans
-    planned = [KIND_CODES[kind] for kind in ("forward", "recompute", "backward")]
+    planned = [KIND_CODES[kind] for kind in ("forward", "recompute", "backward", "backward_input", "backward_weight")]
     own = (spans.iteration == iteration) & np.isin(spans.kind, planned)
     return int(spans.end_ns[own].max() - spans.start_ns[own].min())
 
@@ -108,7 +115,7 @@ def test_more_bandwidth_does_not_make_atlas_slower_by_more_than_a_round_trip_a_b
         assert time_ns <= min(times_ns[: position + 1]) + allowed_ns
 
 
-def planned_and_taken_ns(latency: str, rate: str) -> tuple[int, float]:
+def planned_and_taken_ns(latency: str, rate: str, split: str = "never") -> tuple[int, float]:
     (point,) = points(
         3,
         2,
@@ -117,6 +124,7 @@ def planned_and_taken_ns(latency: str, rate: str) -> tuple[int, float]:
         microbatches=8,
         compute=compute(20, "16MiB"),
         rates=(rate,),
+        split=split,
         transport={"model": "mean"},
     )
     plan, simulation = point.variants[0].plan, simulated(point)
@@ -124,9 +132,18 @@ def planned_and_taken_ns(latency: str, rate: str) -> tuple[int, float]:
     return plan.makespan_ns, sum(acting_ns(simulation, iteration) for iteration in (1, 2)) / 2
 
 
-@pytest.mark.parametrize(("latency", "rate"), [("10ms", "9Gbit"), ("40ms", "2Gbit"), ("40ms", "9Gbit")])
-def test_a_plan_says_what_its_simulation_takes(latency: str, rate: str) -> None:
-    planned_ns, taken_ns = planned_and_taken_ns(latency, rate)
+@pytest.mark.parametrize(
+    ("latency", "rate", "split"),
+    [
+        ("10ms", "9Gbit", "never"),
+        ("40ms", "2Gbit", "never"),
+        ("40ms", "9Gbit", "never"),
+        ("10ms", "9Gbit", "auto"),
+        ("40ms", "9Gbit", "auto"),
+    ],
+)
+def test_a_plan_says_what_its_simulation_takes(latency: str, rate: str, split: str) -> None:
+    planned_ns, taken_ns = planned_and_taken_ns(latency, rate, split)
     assert planned_ns == pytest.approx(taken_ns, rel=0.03)
 
 

@@ -16,24 +16,26 @@ class Atlas(PlannedSchedule):
     Every plan keeps these rules. No stage exceeds its memory bound. A ready backward goes first. A recompute starts so
     that it ends by the time its gradient arrives, or earlier if the GPU has nothing else to do; at most one microbatch
     is recomputed ahead. Transfers start in plan order. Of several such plans the shortest is taken. The search for
-    plans is this project's own. Split backwards are no part of the paper: their plans are those of zero bubble.
+    plans is this project's own. Split backwards are no part of the paper: their plans are those of zero bubble, and
+    are taken where the period is shorter. ``split: never`` is Atlas as published.
     """
 
     @classmethod
     def splits_with(cls, options: Mapping[str, Any]) -> bool | None:
-        """Return what ``split`` says: None for ``auto``."""
-        split = options.get("split", Split.NEVER.value)
+        """Return what ``split`` says: None for ``auto``, the default."""
+        split = options.get("split", Split.AUTO.value)
         return None if split == Split.AUTO.value else split == Split.ALWAYS.value
 
     @classmethod
-    def plan(cls, costs: CellCosts, *, turns: object = None, split: object = "never", **unknown: Any) -> CellPlan:
+    def plan(cls, costs: CellCosts, *, turns: object = None, split: object = "auto", **unknown: Any) -> CellPlan:
         """Plan one iteration of the DP-cell.
 
         ``turns`` is the rule for which transfer goes first on a shared boundary: ``first-come``, ``microbatch`` (the
         oldest microbatch) or ``starving`` (the receiver with the least work queued). Without it all rules are tried
         and the shortest plan is taken. ``split`` says whether the gradients of a backward's input and those of its
-        weights are separate actions: ``never``, ``always``, or ``auto`` for the plan with the shorter period. Raise
-        ValueError for another rule or option.
+        weights are separate actions: ``never``, ``always``, or ``auto`` for the plan with the shorter period, which is
+        never longer than that of ``never`` or that of ZB-2p over the same links. Raise ValueError for another rule or
+        option.
         """
         if unknown:
             raise ValueError(f"{min(unknown)}: atlas has no such option, it has turns and split")

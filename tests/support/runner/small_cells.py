@@ -60,7 +60,15 @@ class SmallCell:
                 "warmup": _WARMUP,
                 **({} if self.held is None else {"memory_bound": self.held}),
             },
-            "variants": [{"name": name, "schedule": name, "transport": transport} for name in (*whole, *SPLIT)],
+            "variants": [
+                {
+                    "name": name,
+                    "schedule": name,
+                    "options": {"split": "never"} if name == "atlas" else {},
+                    "transport": transport,
+                }
+                for name in (*whole, *SPLIT)
+            ],
             "engine": "simulate",
         }
         return sweep_point(document)

@@ -42,7 +42,7 @@ OURS: Mapping[str, dict[str, Any]] = {
     "varuna, shared, sends that block": {"schedule": "varuna", "transport": {**SHARED, "overlap": False}},
     "zb-h1, many connections": {"schedule": "zb-h1", "transport": MANY},
     "zb-2p, shared": {"schedule": "zb-2p", "transport": SHARED},
-    "atlas": {"schedule": "atlas", "transport": SHARED},
+    "atlas": {"schedule": "atlas", "options": {"split": "never"}, "transport": SHARED},
     "atlas, split": {"schedule": "atlas", "options": {"split": "always"}, "transport": SHARED},
     "dp": {"schedule": "dp", "training": WHOLE},
     "interleaved-1f1b, many connections": {"schedule": "interleaved-1f1b", "transport": MANY, **HALVES},
@@ -68,6 +68,7 @@ QUICK = frozenset(
     {
         "varuna, shared, sends that block",
         "atlas",
+        "atlas, split",
         "dp",
         "zb-v, many connections",
         "1f1b, hierarchical",

@@ -29,6 +29,9 @@ _SHORTEST = 3
 _PRICED_ACTIONS = 200_000
 """The most actions that are run over links with a state to find the best of further plans: about a second."""
 
+_SHARES = 3
+"""The effort is divided among the numbers of microbatches to hold up to 2 S. More than these has a share of its own."""
+
 _SLOWER = (1, 2, 4)
 """Factors of the occupancy of links for which further plans are made, as in ``cell_planner``."""
 
@@ -44,31 +47,35 @@ def plan_shortened_cell(costs: CellCosts) -> CellPlan:
 
     Over links with a state (``plan_run``) stages that hold more microbatches may send in longer bursts, between which
     windows close. So where ``costs`` has such links, plans for less memory and for slower links are priced as well.
+    Without such links there is one for 2 S microbatches, because the search for more memory may end before it is as
+    short. So more memory than those of ZB-2p never makes a plan longer.
     """
     # The same bound for plans of any kind, so that those for the same costs are made once.
     costs = replace(costs, shape=costs.shape.holding(costs.shape.microbatches))
     cell = OrderedCell(costs)
-    held = _held(costs) if costs.has_state else []
-    effort = _SHORTENED_ACTIONS // (1 + len(held))
-    wanted = [cell.alike(_zb_h1(costs)), *_shortened(costs, effort)]
+    held = _held(costs)
+    effort = _SHORTENED_ACTIONS // (min(1 + len(held), _SHARES) if costs.has_state else 1)
+    wanted = [cell.alike(_zb_h1(costs))]
+    for most in (costs.shape.microbatches, *held):
+        wanted += _shortened(replace(costs, shape=costs.shape.holding(most)), effort)
     if costs.has_state:
-        for most in held:
-            wanted += _shortened(replace(costs, shape=costs.shape.holding(most)), effort)
         others = [
             _best(replace(costs.slowed(factor), shape=costs.shape.holding(most)))
             for most in (costs.shape.microbatches, *held)
             for factor in _SLOWER
         ]
-        of_each = 1 + _PRICED_ACTIONS // (PRICED_ITERATIONS * cell.actions * len(others))
+        shares = min(len(others), _SHARES * len(_SLOWER))
+        of_each = 1 + _PRICED_ACTIONS // (PRICED_ITERATIONS * cell.actions * shares)
         wanted += [orders for found in others for orders in found[:of_each]]
     return shortest([cell.plan(orders) for orders in dict.fromkeys(wanted)], costs)
 
 
 def _held(costs: CellCosts) -> list[int]:
-    """Return how many microbatches a stage could hold in place of those that it may."""
+    """Return how many microbatches a stage could hold in place of those that it may, for further plans."""
     stages = costs.shape.stages
     most = max(map(costs.shape.most_in_flight, range(stages)))
-    return [each for each in (2 * stages, 3 * stages // 2, stages) if each < most]
+    tried = (2 * stages, 3 * stages // 2, stages) if costs.has_state else (2 * stages,)
+    return [each for each in tried if each < most]
 
 
 def _shortened(costs: CellCosts, most_actions: int) -> list[CellOrders]:

@@ -340,7 +340,7 @@ SHARED = {"connections": "auto", "sharing": "temporal"}
 
 
 def test_the_optimizer_follows_the_actions_of_a_rank() -> None:
-    of = point(variants=[{"name": "any", "schedule": "atlas", "transport": SHARED}])
+    of = point(variants=[{"name": "any", "schedule": "atlas", "options": {"split": "never"}, "transport": SHARED}])
     plans = planned_bubbles(of.topology, of.variants[0])
     assert sorted(plans) == list(range(8))
     for plan in plans.values():

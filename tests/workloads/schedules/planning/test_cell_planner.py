@@ -1,15 +1,18 @@
 """What holds for a plan of any cell, and stays true when nothing takes as long as was planned."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.support.workloads.restarting_links import Restarting
 from wanbed.workloads.schedules.action import Action, ActionKind
 from wanbed.workloads.schedules.atlas import Atlas
 from wanbed.workloads.schedules.pipeline_shape import PipelineShape
 from wanbed.workloads.schedules.planning.cell_plan import BoundaryCosts, CellCosts
 from wanbed.workloads.schedules.planning.cell_planner import _wanted, plan_cell
+from wanbed.workloads.schedules.planning.zero_bubble_2p import ZeroBubble2p
 
 
 @st.composite
@@ -70,6 +73,19 @@ def test_planned_durations_give_the_planned_makespan(cell, run_plan) -> None:
 @settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_a_plan_is_no_longer_than_varuna_over_the_same_links(cell, varuna_ns) -> None:
     assert plan_cell(cell).makespan_ns <= varuna_ns(cell)
+
+
+@given(
+    cell=cells(least_ns=1), links=st.one_of(st.none(), st.builds(Restarting, st.integers(0, 200), st.integers(1, 400)))
+)
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_a_plan_that_may_split_has_no_longer_period_than_published_atlas_and_zb_2p(cell, links) -> None:
+    cell = replace(cell, boundaries=tuple(replace(boundary, links=links) for boundary in cell.boundaries))
+    shape = cell.shape
+    if shape.memory_bound is None:
+        shape = replace(shape, memory_bound=ZeroBubble2p.default_memory_bound(shape.stages))
+    others = Atlas.plan(cell, split="never"), ZeroBubble2p.plan(replace(cell, shape=shape))
+    assert Atlas.plan(cell).period_ns <= min(plan.period_ns for plan in others)
 
 
 @given(cell=cells())

@@ -26,7 +26,7 @@ _EQUAL = 1e-6
 def gap(number: int) -> float:
     """Return how much longer the period of split Atlas is than the shortest that was found."""
     cell = random_cell(number)
-    run = PlanRun(Atlas.plan(cell, split="auto"), cell)
+    run = PlanRun(Atlas.plan(cell), cell)
     ends_ns = [max(times[-1][1] for times in run.iterate().values()) for _ in range(_ITERATIONS)]
     return (ends_ns[-1] - ends_ns[_WARMUP - 1]) / (_ITERATIONS - _WARMUP) / OPTIMA_NS[number][1] - 1
 

@@ -39,7 +39,8 @@ def drawn(number: int) -> CellCosts:
 def test_drawn_cells_have_the_periods_and_makespans_that_they_had() -> None:
     found = {}
     for number in range(60):
-        for kind in (Atlas, ZeroBubble2p):
-            plan = kind.plan(drawn(number))
-            found[f"{kind.__name__} {number}"] = f"period {plan.period_ns}, makespan {plan.makespan_ns}"
+        cell = drawn(number)
+        plans = {"Atlas": Atlas.plan(cell, split="never"), "split Atlas": Atlas.plan(cell)}
+        for name, plan in {**plans, "ZeroBubble2p": ZeroBubble2p.plan(cell)}.items():
+            found[f"{name} {number}"] = f"period {plan.period_ns}, makespan {plan.makespan_ns}"
     check_recorded(RECORDED, found)

@@ -1,33 +1,12 @@
 """Plans with split backwards where links have a state: bursts that close windows are no gain."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from tests.support.workloads.restarting_links import Restarting
 from wanbed.workloads.schedules.pipeline_shape import PipelineShape
 from wanbed.workloads.schedules.planning.cell_plan import BoundaryCosts, CellCosts
 from wanbed.workloads.schedules.planning.plan_run import priced
 from wanbed.workloads.schedules.planning.shortened_planner import plan_shortened_cell
-
-
-@dataclass(frozen=True)
-class Restarting:
-    """Links that take ``again_ns`` more for a transfer after a pause of more than ``pause_ns``."""
-
-    pause_ns: int
-    again_ns: int
-
-    def opened(self) -> "Restarted":
-        return Restarted(self)
-
-
-@dataclass
-class Restarted:
-    links: Restarting
-    free_ns: int = 0
-
-    def send(self, ready_ns: int) -> tuple[int, int]:
-        restarts = ready_ns - self.free_ns > self.links.pause_ns
-        self.free_ns = max(self.free_ns, ready_ns) + 10 + (self.links.again_ns if restarts else 0)
-        return self.free_ns, self.free_ns + 100
 
 
 def cell(links: Restarting | None, memory_bound: int | None = None) -> CellCosts:

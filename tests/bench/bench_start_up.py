@@ -14,7 +14,7 @@ from statistics import median
 from wanbed.ground.compiled_core.core_build import build_core
 
 REPEATS = 7
-MAX_RATIO, MAX_RATIO_OF_SIMULATION = 3.0, 16.0
+MAX_RATIO, MAX_RATIO_OF_SIMULATION = 3.0, 18.0
 COMMANDS = {
     "import typer": ["-c", "import typer"],
     "wanbed --help": ["-m", "wanbed", "--help"],

@@ -5,9 +5,14 @@ Who changes the simulator's figures on purpose records them anew, as ``tests/sup
 
 from pathlib import Path
 
+import pytest
+
 from tests.support.recorded import check_recorded
 from tests.support.simulator.drawn_companions import drawn_beside
 from tests.support.simulator.simulated_bytes import drawn, of
+
+# Where nothing is compiled, 148 experiments take minutes.
+pytestmark = pytest.mark.timeout(900)
 
 RECORDED = Path(__file__).with_name("recorded_simulations.txt")
 

@@ -296,7 +296,7 @@ def without_stages(memory: str) -> dict[str, Any]:
 @pytest.mark.usefixtures("folder")
 def test_without_stages_the_answer_has_the_best_number_and_what_each_number_gives() -> None:
     written = without_stages("40GiB")
-    text = planned(written).output
+    text = planned(written).stdout
     answer = json.loads(planned(written, "--json").stdout)
     best = len(answer["chosen"]["placement"])
     assert text.startswith(f"exp.yaml: atlas, {best} stages (training.stages is not given: the best of all numbers)\n")

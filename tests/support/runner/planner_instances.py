@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from random import Random
-from types import MappingProxyType
 from typing import Any
 
 from wanbed.ground.strict_model import parse_model
@@ -14,7 +13,15 @@ from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 from wanbed.runner.resolve.written_variant import WrittenVariant
 from wanbed.testbed.network.topology import Topology, resolve_topology
 
-ATLAS = {"name": "atlas", "schedule": "atlas", "transport": {"connections": "auto", "sharing": "temporal"}}
+AS_PUBLISHED = {"split": "never"}
+"""Options of Atlas as published, whose plans are made soonest."""
+
+ATLAS = {
+    "name": "atlas",
+    "schedule": "atlas",
+    "options": AS_PUBLISHED,
+    "transport": {"connections": "auto", "sharing": "temporal"},
+}
 
 
 def document(gpus: dict[str, int], stages: int, **changes: Any) -> dict[str, Any]:
@@ -45,10 +52,15 @@ def random_task(
     schedule: str = "atlas",
     *,
     most_gpus: int = 8,
-    options: Mapping[str, Any] = MappingProxyType({}),
+    options: Mapping[str, Any] | None = None,
     **transport: Any,
 ) -> PlanningTask:
-    """2 to 4 datacenters of so many GPUs at most, no two links alike, 2 to 6 stages that compute for unequally long."""
+    """2 to 4 datacenters of so many GPUs at most, no two links alike, 2 to 6 stages that compute for unequally long.
+
+    ``options`` are by default none, and those of ``AS_PUBLISHED`` for Atlas.
+    """
+    if options is None:
+        options = AS_PUBLISHED if schedule == "atlas" else {}
     random = Random(seed)
     names = ["north", "east", "south", "west"][: random.randint(2, 4)]
     hosts = {name: random.randint(1, most_gpus) for name in names}

@@ -295,7 +295,8 @@ def _path(
         latency_ns = 0
         if part.kind == "link":
             one, other = part.datacenters[0], part.datacenters[-1]
-            latency_ns = min(crossings[part] * topology.path(one, other).latency_ns, own_ns)
+            # A transfer that was under way when the time began has had its latency before.
+            latency_ns = min(crossings.get(part, 0) * topology.path(one, other).latency_ns, own_ns)
         shares.append(PathShare(part, own_ns / length_ns, latency_ns / length_ns))
     return tuple(sorted(shares, key=lambda each: -each.share))
 

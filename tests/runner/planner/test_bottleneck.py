@@ -323,3 +323,11 @@ def test_the_parts_of_the_critical_path_add_up_to_all_of_the_time(schedule: str,
         assert sum(each.share for each in path) == pytest.approx(1.0, abs=1e-9)
         assert all(each.latency <= each.share for each in path)
         assert list(path) == sorted(path, key=lambda each: -each.share)
+
+
+def test_a_path_may_begin_on_a_link_that_it_does_not_cross_again() -> None:
+    task = random_task(38, "zb-h1", most_gpus=3)
+    variant = task.resolve(greedy_candidates(search_space(task))[0])
+    path = bottleneck_of(task.topology, variant, simulate_variant(task.topology, variant, 3), 2).path
+    assert sum(each.share for each in path) == pytest.approx(1.0, abs=1e-9)
+    assert [(each.part.kind, each.latency) for each in path if each.part.kind == "link"] == [("link", 0.0)]

@@ -1,4 +1,4 @@
-"""How many microbatches a stage held at once, by the spans of its ranks."""
+"""Count the microbatches that a stage held at once, by the spans of its ranks."""
 
 import numpy as np
 import pandas as pd

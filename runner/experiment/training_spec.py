@@ -22,7 +22,7 @@ OptimizerWaits = Literal["own", "all stages"]
 """Gradients that the optimizer step of a stage waits for."""
 
 Layers = Literal["even", "balanced"] | tuple[Annotated[int, whole_number(1, MAX_LAYERS)], ...]
-"""How many layers of the model each stage has."""
+"""The division of the model's layers over the stages."""
 
 Summed = Literal["once", "every flush"]
 """When replicas all-reduce the gradients of an iteration of several flushes."""

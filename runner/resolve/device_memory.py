@@ -13,19 +13,18 @@ from wanbed.ground.errors import InputError
 from wanbed.runner.resolve.experiment import SweepPoint
 from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 from wanbed.runner.resolve.stage_costs import model_config
+from wanbed.runner.resolve.stage_memory import GIB, StageMemory
 from wanbed.runner.trainings.local_updates.resolution import LocalUpdatesVariant
 from wanbed.runner.trainings.torch_baseline.resolution import BaselineVariant
 from wanbed.workloads.baselines.baseline_config import TORCH_1F1B, TORCH_DDP, TORCH_GPIPE
 from wanbed.workloads.bubbletea.prefill_settings import FillPolicy
-from wanbed.workloads.profiles.model_parts import TrainingMemory, swapped_memory, together, training_memory
+from wanbed.workloads.profiles.model_parts import TrainingMemory, swapped_memory
 from wanbed.workloads.schedules.action import ActionKind
 from wanbed.workloads.schedules.fixed_order import FixedOrder
 from wanbed.workloads.schedules.schedule import create_schedule
 
 CONTEXT_BYTES = round(0.6 * 2**30)
 """A process's memory on a GPU before its first tensor: its CUDA context, and the code of cuBLAS's kernels."""
-
-GIB = 2**30
 
 
 @dataclass(frozen=True)
@@ -86,6 +85,11 @@ def process_needs(point: SweepPoint, variant: PipelineVariant, *, on_cpu: bool =
     fills = service is not None and service.settings.policy is not FillPolicy.NONE
     room_bytes = prefill.memory - prefill.training_memory if fills and prefill is not None else 0
     layout = variant.layout
+    recomputes = tuple(
+        not isinstance(variant, BaselineVariant) and variant.shape.recomputes(stage)
+        for stage in range(variant.placement.stages)
+    )
+    memory = StageMemory(config, precision, layout, recomputes, splits=False, keeps_sums=variant.sums_flushes)
     held = cache(lambda pipeline, stage, chunk: most_in_flight(variant, pipeline, stage, chunk))
     for place in variant.placement.places:
         if isinstance(variant, LocalUpdatesVariant) and variant.grouping is not None:
@@ -96,21 +100,9 @@ def process_needs(point: SweepPoint, variant: PipelineVariant, *, on_cpu: bool =
             yield ProcessNeed(place.host.name, place.gpu, need)
             continue
         chunks = [
-            training_memory(
-                config,
-                layout.number(place.stage, chunk),
-                layout.count,
-                precision,
-                in_flight=held(place.pipeline % variant.pipelines_per_cell, place.stage, chunk),
-                recompute=not isinstance(variant, BaselineVariant) and variant.shape.recomputes(place.stage),
-            )
-            for chunk in range(layout.chunks)
+            held(place.pipeline % variant.pipelines_per_cell, place.stage, chunk) for chunk in range(layout.chunks)
         ]
-        training = together(chunks)
-        if variant.sums_flushes:
-            # The sum of the flushes before, beside the gradients of the current one.
-            training = replace(training, gradient_bytes=2 * training.gradient_bytes)
-        yield ProcessNeed(place.host.name, place.gpu, training, room_bytes)
+        yield ProcessNeed(place.host.name, place.gpu, memory.of_chunks(place.stage, chunks), room_bytes)
     if service is None or prefill is None:
         return
     model = service.model

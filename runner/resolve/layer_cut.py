@@ -7,7 +7,7 @@ has a faster slowest stage.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from heapq import heapify, heapreplace
+from heapq import heapify, heappop, heappush
 
 from wanbed.ground.errors import InputError
 from wanbed.runner.experiment.training_spec import Layers
@@ -111,14 +111,10 @@ def balanced(layers: int, stages: Sequence[StageTime]) -> tuple[int, ...] | None
     for _ in range(layers - len(stages)):
         if not waiting:
             return None
-        _, stage = waiting[0]
+        _, stage = heappop(waiting)
         counts[stage] += 1
-        following = counts[stage] + 1
-        full = following > stages[stage].most_layers
-        heapreplace(waiting, (float("inf") if full else stages[stage].of(following), stage))
-        if full:
-            waiting = [each for each in waiting if each[0] != float("inf")]
-            heapify(waiting)
+        if counts[stage] < stages[stage].most_layers:
+            heappush(waiting, (stages[stage].of(counts[stage] + 1), stage))
     return tuple(counts)
 
 

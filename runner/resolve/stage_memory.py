@@ -1,8 +1,9 @@
-"""How many microbatches the GPU of each stage can hold beside its weights, gradients and optimizer: training.memory.
+"""Count the microbatches that a stage's GPU can hold beside its weights, gradients and optimizer: training.memory.
 
 Bytes are those of torch's training, on the high side (``training_memory``).
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from wanbed.ground.errors import InputError
@@ -35,17 +36,21 @@ class StageMemory:
 
     def of(self, stage: int, held: int) -> TrainingMemory:
         """Return the memory of a stage that holds so many microbatches at once, one at least."""
+        return self.of_chunks(stage, [held] * self.virtual.chunks)
+
+    def of_chunks(self, stage: int, held: Sequence[int]) -> TrainingMemory:
+        """Return the memory of a stage of whose chunks each holds so many microbatches at once."""
         parts = [
             training_memory(
                 self.config,
                 self.virtual.number(stage, chunk),
                 self.virtual.count,
                 self.precision,
-                in_flight=held,
+                in_flight=in_flight,
                 recompute=self.recomputes[stage],
                 splits=self.splits,
             )
-            for chunk in range(self.virtual.chunks)
+            for chunk, in_flight in enumerate(held)
         ]
         whole = together(parts)
         return replace(whole, gradient_bytes=2 * whole.gradient_bytes) if self.keeps_sums else whole
@@ -62,7 +67,7 @@ class StageMemory:
 
 @dataclass(frozen=True)
 class HeldBytes:
-    """What the GPU of each stage takes with one microbatch and with each further one, and the memory that it has."""
+    """The bytes of each stage's GPU with one microbatch and of each further one, and the memory that it has."""
 
     limit_bytes: int
     first_bytes: tuple[int, ...]

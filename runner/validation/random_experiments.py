@@ -263,7 +263,7 @@ _SIZES = tuple((4 * _KIB * 4**step, 3 if step < 6 else 1) for step in range(9))
 
 _LEAST_BYTES = 4 * _NOTHING_BYTES
 _SPLITS = ("never", "never", "auto")
-"""What atlas says of its backwards: Atlas as published more often."""
+"""The options of Atlas about its backwards: as published more often."""
 
 _COMPUTE_NS = tuple(ms * MS for ms in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000))
 _CARRIED_SHARE = 0.8

@@ -10,13 +10,13 @@ from wanbed.ground.errors import InputError
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.resolve.device_memory import (
     CONTEXT_BYTES,
-    GIB,
     DeviceMemory,
     check_device_memory,
     most_in_flight,
     process_needs,
 )
 from wanbed.runner.resolve.experiment import SweepPoint
+from wanbed.runner.resolve.stage_memory import GIB
 
 MICROBATCHES = 8
 

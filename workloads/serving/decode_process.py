@@ -18,7 +18,15 @@ from typing import TYPE_CHECKING
 
 from wanbed.ground.dataclass_json import read_config
 from wanbed.workloads.host_process import die_with_parent, print_line, run_configured
-from wanbed.workloads.serving.frame_channel import PAYLOAD, Document, FrameChannel, PeerChannel, dispatch
+from wanbed.workloads.serving.frame_channel import (
+    PAYLOAD,
+    SHUTDOWN,
+    Document,
+    FrameChannel,
+    PeerChannel,
+    dispatch,
+    send_last,
+)
 from wanbed.workloads.serving.rendezvous import Listener, ServingError, call, send_hello
 from wanbed.workloads.serving.serving_configs import DecodeConfig
 from wanbed.workloads.transport.peer import TransportError
@@ -57,7 +65,7 @@ class DecodeProcess:
             _print,
             keeps_payloads=keeps,
         )
-        self._senders: list[FrameChannel] = []
+        self._senders: list[PeerChannel] = []
         self._caches: dict[int, _Cache] = {}
         self._complete_requests = 0
         self._ending = False
@@ -82,7 +90,10 @@ class DecodeProcess:
             if decoder is not None:
                 decoder.step()
         self._listener.close()
-        received_bytes = sum(channel.received_bytes for channel in self._senders)
+        for sender in self._senders:
+            sender.send(SHUTDOWN)
+        send_last(self._selector, self._senders)
+        received_bytes = sum(sender.channel.received_bytes for sender in self._senders)
         counts = {
             "kv_bytes": received_bytes,
             "requests": self._complete_requests,
@@ -94,8 +105,9 @@ class DecodeProcess:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
     def _accept(self, channel: FrameChannel, gpu: int | None, documents: list[Document]) -> None:
-        self._senders.append(channel)
-        PeerChannel(self._selector, channel, self._handle_cache_part, lambda why: None).handle_all(documents)
+        sender = PeerChannel(self._selector, channel, self._handle_cache_part, lambda why: None)
+        self._senders.append(sender)
+        sender.handle_all(documents)
 
     def _handle_cache_part(self, document: Document) -> None:
         assert self._controller is not None

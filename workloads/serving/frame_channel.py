@@ -8,14 +8,16 @@ The data of each of the selector's keys is a function of the event mask. A timer
 precision, because epoll's timeout has a resolution of one millisecond.
 """
 
+import contextlib
 import ctypes
 import json
 import os
 import selectors
 import socket
 import struct
+import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 from zlib import crc32
 
@@ -43,6 +45,11 @@ CHECKSUM, PAYLOAD = "payload_checksum", "payload"
 """Keys that a document gets for a computed payload: its checksum, and the received payload itself."""
 
 LARGEST_KEPT_BYTES = 1 << 30
+
+SHUTDOWN: Document = {"message": "Shutdown"}
+"""The last document of a process that ends as planned, to each peer that would otherwise report it as lost."""
+
+_SHUTDOWN_S = 1.0
 
 
 class FrameChannel:
@@ -299,12 +306,12 @@ class PeerChannel:
             self.handle_all(documents)
 
     def _write(self) -> None:
-        try:
+        mask = selectors.EVENT_READ
+        # Reading also finds out that the connection has ended, after the documents that the peer sent before its end.
+        with contextlib.suppress(OSError):
             self.channel.flush()
-        except OSError as fault:
-            self._end(str(fault))
-            return
-        mask = selectors.EVENT_READ | (selectors.EVENT_WRITE if self.channel.unsent else 0)
+            if self.channel.unsent:
+                mask |= selectors.EVENT_WRITE
         if mask != self._mask:
             self._mask = mask
             self._selector.modify(self.channel, mask, self._ready)
@@ -312,3 +319,10 @@ class PeerChannel:
     def _end(self, why: str) -> None:
         self.close()
         self._gone(why)
+
+
+def send_last(selector: selectors.BaseSelector, channels: Sequence[PeerChannel]) -> None:
+    """Dispatch until the channels have sent everything or have ended, for at most a second."""
+    deadline_s = time.monotonic() + _SHUTDOWN_S
+    while any(each.here and each.channel.unsent for each in channels) and time.monotonic() < deadline_s:
+        dispatch(selector, 0.1)

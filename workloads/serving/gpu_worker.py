@@ -4,7 +4,6 @@ import json
 import os
 import selectors
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,13 +12,19 @@ from wanbed.workloads.bubbletea.bubble_forecast import BubbleForecast
 from wanbed.workloads.bubbletea.messages import Piece, PieceDone, QueuePiece, from_document, to_document
 from wanbed.workloads.bubbletea.prefill_settings import FillPolicy
 from wanbed.workloads.host_process import wake_precisely
-from wanbed.workloads.serving.frame_channel import PAYLOAD, Document, FrameChannel, PeerChannel, dispatch
+from wanbed.workloads.serving.frame_channel import (
+    PAYLOAD,
+    SHUTDOWN,
+    Document,
+    FrameChannel,
+    PeerChannel,
+    dispatch,
+    send_last,
+)
 from wanbed.workloads.serving.rendezvous import Listener, ServingError, call, send_hello
 from wanbed.workloads.serving.serving_configs import Endpoint, GpuServingConfig
 from wanbed.workloads.serving.shared_gpu import SharedGpu
 from wanbed.workloads.transport.peer import TransportError
-
-_SHUTDOWN_NS = 1_000_000_000
 
 
 class GpuWorker:
@@ -43,6 +48,7 @@ class GpuWorker:
         self._selector.register(gpu.news, selectors.EVENT_READ, lambda mask: self._handle_news())
         self._pieces: dict[tuple[int, int], Piece] = {}
         self._controller: PeerChannel | None = None
+        self._previous: list[PeerChannel] = []
         self._following: PeerChannel | None = None
         self._decodes: list[PeerChannel] = []
         self._stopping = False
@@ -82,10 +88,20 @@ class GpuWorker:
         """Connect to all peers. Return the controller."""
         peers = self._config.peers
         self._controller = controller = self._call(peers.controller, self._handle_command, self._controller_gone)
-        self._decodes = [self._call(decode, _ignore, self._lost(decode)) for decode in peers.decodes]
+        self._decodes = [self._call_receiver(decode) for decode in peers.decodes]
         if peers.following is not None:
-            self._following = self._call(peers.following, _ignore, self._lost(peers.following))
+            self._following = self._call_receiver(peers.following)
         return controller
+
+    def _call_receiver(self, peer: Endpoint) -> PeerChannel:
+        """Connect to a peer that receives results. It sends nothing until it ends, and its training may end first."""
+
+        def handle(document: Document) -> None:
+            if document == SHUTDOWN:
+                receiver.close()
+
+        receiver = self._call(peer, handle, self._lost(peer))
+        return receiver
 
     def _call(self, peer: Endpoint, handle: Callable[[Document], None], gone: Callable[[str], None]) -> PeerChannel:
         peers = self._config.peers
@@ -123,6 +139,7 @@ class GpuWorker:
 
     def _accept_previous(self, channel: FrameChannel, gpu: int | None, documents: list[Document]) -> None:
         previous = PeerChannel(self._selector, channel, self._handle_activation, lambda why: None)
+        self._previous.append(previous)
         previous.handle_all(documents)
 
     def _handle_activation(self, document: Document) -> None:
@@ -161,10 +178,10 @@ class GpuWorker:
     def _send_shutdown(self, controller: PeerChannel) -> None:
         self._gpu.stop()
         self._send_messages(controller)
-        controller.send({"message": "Shutdown", "gpu": self._config.gpu})
-        deadline_ns = time.monotonic_ns() + _SHUTDOWN_NS
-        while controller.here and controller.channel.unsent and time.monotonic_ns() < deadline_ns:
-            dispatch(self._selector, 0.1)
+        controller.send({**SHUTDOWN, "gpu": self._config.gpu})
+        for previous in self._previous:
+            previous.send(SHUTDOWN)
+        send_last(self._selector, [controller, *self._previous])
 
     def _write_counts(self) -> None:
         counts = {
@@ -193,10 +210,6 @@ class WorkerThread:
         """Stop the worker after training, and wait at most 3 s until it has sent its last messages."""
         self._worker.stop()
         self._thread.join(3)
-
-
-def _ignore(_document: Document) -> None:
-    """Ignore the document: these peers send nothing."""
 
 
 def serving_gpu(config: GpuServingConfig) -> SharedGpu:

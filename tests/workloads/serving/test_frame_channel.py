@@ -13,6 +13,7 @@ from wanbed.workloads.serving.frame_channel import (
     PAYLOAD,
     Document,
     FrameChannel,
+    PeerChannel,
     PreciseTimer,
     dispatch,
 )
@@ -162,6 +163,25 @@ def ready_socket() -> tuple[socket.socket, socket.socket]:
     ours, theirs = socket.socketpair()
     theirs.send(b"x")
     return ours, theirs
+
+
+def test_what_a_peer_sent_before_its_end_is_handled_though_writing_to_it_fails(
+    selector: selectors.BaseSelector,
+) -> None:
+    near, far = socket.socketpair()
+    peer = FrameChannel(far)
+    handled: list[Document] = []
+    ends: list[str] = []
+    own = PeerChannel(selector, FrameChannel(near), handled.append, ends.append)
+    peer.send({"last": True})
+    peer.flush()
+    peer.close()
+    own.send({"to": "nobody"})
+    assert ends == []
+    while own.here:
+        dispatch(selector, 1.0)
+    assert handled == [{"last": True}]
+    assert ends == ["the peer has closed the connection"]
 
 
 def test_a_channel_that_another_one_closed_in_the_same_round_is_left_out(selector: selectors.BaseSelector) -> None:

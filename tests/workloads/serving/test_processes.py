@@ -226,7 +226,7 @@ def test_training_does_not_wait_for_a_service_that_never_starts(tmp_path: Path, 
     assert all(log.complete for log in service.logs())
 
 
-def test_a_pool_serves_until_sigterm(tmp_path: Path, spawn: Spawn) -> None:
+def test_a_pool_serves_until_sigterm_and_none_is_missed_that_ends_before_another(tmp_path: Path, spawn: Spawn) -> None:
     service = Service(tmp_path, FillPolicy.NONE)
     pool = []
     for gpu in service.gpus:
@@ -234,13 +234,14 @@ def test_a_pool_serves_until_sigterm(tmp_path: Path, spawn: Spawn) -> None:
         log = str(tmp_path / f"pool-{gpu.gpu}.spans")
         PoolGpuConfig(gpu, f"host-{gpu.gpu}", "east", 0, service.token, log).write(path)
         pool.append(spawn("wanbed.workloads.serving.pool_process", path))
-    servers = service.start_servers(spawn)
+    controller, decode = service.start_servers(spawn)
     until(lambda: connections_at(service.gpus[0].peers.controller.port) == len(pool) + 1)
     # Before its end nothing is written. Forty requests come meanwhile.
     time.sleep(2)
-    for process in (*servers, *pool):
+    # Receivers end first, as the rank of a last stage does, and their senders still have data for them.
+    for process in (pool[1], decode, pool[0], controller):
         process.send_signal(signal.SIGTERM)
-    assert [ended(process)[0] for process in (*servers, *pool)] == [0] * 4
+        assert ended(process) == (0, "")
     moved = [record for record in service.read("records.json")["requests"] if record["kv_moved_ns"] is not None]
     assert len(moved) >= 5
     assert {record["outcome"] for record in moved} == {"off_loaded"}

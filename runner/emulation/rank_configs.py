@@ -390,6 +390,7 @@ def peer_of(point: SweepPoint, variant: ResolvedVariant, setting: SharedConfig, 
         connections=connections,
         unsent_bytes=unsent_bytes,
         unread_bytes=unread_bytes,
+        keep_warm=variant.tcp.keep_warm,
     )
 
 

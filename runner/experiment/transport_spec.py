@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from functools import partial
-from operator import eq
+from operator import eq, not_
 from typing import Any, Final, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
@@ -60,6 +60,13 @@ class TransportSpec(StrictModel):
         default=True,
         description="Whether a connection that was idle starts slowly again, as in Linux unless configured otherwise.",
         examples=[False],
+    )
+    keep_warm: Truth = Field(
+        default=False,
+        exclude_if=not_,
+        description="Whether the ranks themselves keep connections from starting slowly again: each that has sent "
+        "nothing for 150 ms sends a frame of 44 bytes. No right on the host is needed for it.",
+        examples=[True],
     )
     overlap: Truth = Field(
         default=True,
@@ -132,6 +139,12 @@ class TransportSpec(StrictModel):
         cells = "only pipelines that share form DP-cells"
         return (
             Exclusion("pipelines_per_cell", cells, "give sharing: temporal", when=alone),
+            Exclusion(
+                "keep_warm",
+                "no connection starts slowly again after a pause",
+                "leave it out, or give slow_start_after_idle: true",
+                when=self.keep_warm and not self.slow_start_after_idle,
+            ),
             Exclusion(
                 "held_until",
                 "a GPU that computes while it sends is not held",

@@ -19,7 +19,9 @@ from wanbed.workloads.transport.peer import UNSENT_BYTES
 
 def tcp_settings(transport: TransportSpec) -> TcpSettings:
     """Return the TCP settings of the hosts for a variant's transport."""
-    return TcpSettings(transport.window, transport.congestion, transport.slow_start_after_idle)
+    return TcpSettings(
+        transport.window, transport.congestion, transport.slow_start_after_idle, keep_warm=transport.keep_warm
+    )
 
 
 def window_bps(transport: TransportSpec, rtt_ns: int) -> float:

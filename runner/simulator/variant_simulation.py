@@ -127,7 +127,7 @@ def simulate_variant(
         spans = _with_prefill(spans, np.frombuffer(trained.prefill.rows, np.int64).reshape(-1, 9))
     simulation = Simulation(
         spans,
-        wan_traffic(variant, trained.crossed, parts),
+        wan_traffic(own.network, trained.crossed, parts),
         own.network.connections,
         trained.prefill,
         parts // represented,

@@ -38,7 +38,7 @@ TRAININGS: dict[str, Training] = {
     PROGRAM: Training("wanbed.runner.trainings.program", uses=("compute.kind", "compute.device", "compute.sharing")),
     TRACE: Training(
         "wanbed.runner.trainings.trace",
-        uses=("compute.trace", "placement", "transport.model", "transport.connections"),
+        uses=("compute.trace", "placement", "transport.model", "transport.connections", "transport.keep_warm"),
     ),
 }
 """Each of them, by the name of its schedule.

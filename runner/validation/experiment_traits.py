@@ -112,7 +112,7 @@ def _of_transport(topology: Topology, variant: PipelineVariant) -> Iterator[str]
     )
     if transport.connections == "auto":
         yield "auto connections"
-    if not transport.slow_start_after_idle:
+    if transport.keep_warm or not transport.slow_start_after_idle:
         yield "no slow start after idle"
     limits = set(_limits(topology, variant))
     if limits:

@@ -29,12 +29,14 @@ class TcpSettings:
 
     ``window_bytes`` is what one connection may have in flight. The receiving programs of this project see to it on
     every kernel; others get what their kernel makes of ``buffer_bytes``. The defaults, cubic and slow start after idle
-    among them, are those of a stock Linux host.
+    among them, are those of a stock Linux host. With ``keep_warm`` the programs themselves see to it that a connection
+    is never idle for long.
     """
 
     window_bytes: int = DEFAULT_WINDOW_BYTES
     congestion: str = "cubic"
     slow_start_after_idle: bool = True
+    keep_warm: bool = False
 
     @property
     def buffer_bytes(self) -> int:
@@ -48,7 +50,7 @@ class TcpSettings:
         Congestion controls that set their own pace ignore the sysctl (``tcp_slow_start_after_idle_check`` in Linux's
         net/ipv4/tcp.h): BBR goes on at the rate that it had found.
         """
-        return self.slow_start_after_idle and self.congestion not in _SELF_PACED
+        return self.slow_start_after_idle and not self.keep_warm and self.congestion not in _SELF_PACED
 
     @property
     def leaves_slow_start_early(self) -> bool:

@@ -11,7 +11,7 @@ from enum import IntEnum
 from typing import Any, NamedTuple
 from zlib import crc32
 
-WIRE_VERSION = 5
+WIRE_VERSION = 6
 
 CHUNK_BYTES = 1024 * 1024
 
@@ -41,8 +41,8 @@ class FrameKind(IntEnum):
 
     NORM is a segment of the ring of the gradient norm. PART is a chunk of what is summed over a star, or of the sum;
     STATE is one of what a replica begins with that joins a training under way. CREDIT lets the peer send more chunks of
-    a kind, REQUEST asks it for a message. After LAST_OWN the sender sends only chunks that it relays for others, after
-    SHUTDOWN no frame.
+    a kind, REQUEST asks it for a message. KEEP_WARM says nothing. After LAST_OWN the sender sends only chunks that it
+    relays for others, after SHUTDOWN no frame.
     """
 
     ACTIVATION = 1
@@ -55,6 +55,7 @@ class FrameKind(IntEnum):
     STATE = 8
     NORM = 9
     REQUEST = 10
+    KEEP_WARM = 11
 
 
 CHUNK_KINDS = (
@@ -90,7 +91,7 @@ class FrameHeader(NamedTuple):
     or the count of parts in a PART, whose ``iteration`` counts the sums; in a STATE it is how many sums were applied
     before its ``iteration``. CREDIT has the kind of chunk in ``number``, the count in ``total_bytes``, and zero in the
     other fields. REQUEST has the first four fields of the chunks that it asks for, but its kind, which is in
-    ``total_bytes``, and zero in the other fields. LAST_OWN and SHUTDOWN have zero in all fields.
+    ``total_bytes``, and zero in the other fields. LAST_OWN, SHUTDOWN and KEEP_WARM have zero in all fields.
     """
 
     kind: FrameKind
@@ -110,6 +111,8 @@ class FrameHeader(NamedTuple):
 SHUTDOWN = FrameHeader(FrameKind.SHUTDOWN, 0, 0, 0, 0, 0, 0)
 
 LAST_OWN = FrameHeader(FrameKind.LAST_OWN, 0, 0, 0, 0, 0, 0)
+
+KEEP_WARM = FrameHeader(FrameKind.KEEP_WARM, 0, 0, 0, 0, 0, 0)
 
 
 def credit(kind: FrameKind, chunks: int) -> FrameHeader:
@@ -149,8 +152,8 @@ def decode_header(frame: bytes | bytearray) -> FrameHeader:
     elif kind is FrameKind.REQUEST:
         if total_bytes not in _REQUESTED_KINDS or offset or length:
             raise FrameError("its request is inconsistent")
-    elif header not in {SHUTDOWN, LAST_OWN}:
-        raise FrameError("its shutdown carries a chunk")
+    elif header not in {SHUTDOWN, LAST_OWN, KEEP_WARM}:
+        raise FrameError(f"its {kind.name.lower().replace('_', ' ')} carries a chunk")
     return header
 
 

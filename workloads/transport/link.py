@@ -8,6 +8,7 @@ the kernel holds them once.
 
 import os
 import socket
+import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
@@ -17,6 +18,7 @@ from wanbed.workloads.transport.chunk_queues import ChunkQueue, CreditQueue, Que
 from wanbed.workloads.transport.frame import (
     CHUNK_BYTES,
     HEADER_BYTES,
+    KEEP_WARM,
     LAST_OWN,
     SHUTDOWN,
     FrameError,
@@ -50,13 +52,16 @@ class Connection:
 
     ``blank`` payloads have a length but no contents: zeros are sent, received bytes are discarded, and the owner's
     memory is never touched. ``last_begun`` is the sequence number, on the link, of the last chunk that this connection
-    began.
+    began. ``last_sent_ns`` is when the kernel last accepted bytes of it, on CLOCK_MONOTONIC; None until it has sent a
+    payload. ``cooling`` is set while it is to send a frame that keeps it warm, if there is no other.
     """
 
     def __init__(self, connected: socket.socket, *, blank: bool) -> None:
         self.socket = connected
         self.shutdowns_sent = 0
         self.last_begun = 0
+        self.last_sent_ns: int | None = None
+        self.cooling = False
         self.chunks_received = 0
         self.last_own_received = False
         self.shutdown_received = False
@@ -105,6 +110,8 @@ class Connection:
             self._count_accepted(_send_blank(self.socket, self._payload_unsent.nbytes))
 
     def _count_accepted(self, accepted: int) -> None:
+        if self.last_sent_ns is not None or self._payload_unsent:
+            self.last_sent_ns = time.monotonic_ns()
         of_header = min(accepted, len(self._header_unsent))
         if of_header:
             self._header_unsent = self._header_unsent[of_header:]
@@ -325,6 +332,8 @@ class Link:
         ):
             connection.shutdowns_sent += 1
             return True
+        if connection.cooling and not self._shutdowns:
+            return connection.begin_frame(KEEP_WARM, _NOTHING)
         return False
 
     def _begin_frame_alone(self, connection: Connection) -> bool:
@@ -411,6 +420,8 @@ class Link:
                 self.touch()
             case FrameKind.REQUEST:
                 self._asked(self, header)
+            case FrameKind.KEEP_WARM:
+                pass
             case _:
                 return True
         return False

@@ -20,6 +20,7 @@ class Peer:
       a slow connection then wait while faster ones idle.
     - ``unread_bytes``: how many bytes of a chunk may arrive before they are read. More save wake-ups, but unread bytes
       take a part of the window where the kernel chooses the window.
+    - ``keep_warm``: whether connections to it are kept warm, see ``warm_connections``.
     """
 
     rank: int
@@ -29,6 +30,7 @@ class Peer:
     connections: int
     unsent_bytes: int = UNSENT_BYTES
     unread_bytes: int = 1
+    keep_warm: bool = False
 
     @property
     def listens_at(self) -> tuple[str, int]:

@@ -4,6 +4,7 @@ import os
 import select
 import socket
 import threading
+import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -21,6 +22,7 @@ from wanbed.workloads.transport.ring_round import RingRound
 from wanbed.workloads.transport.routes import Routes
 from wanbed.workloads.transport.socket_options import deliver_after_close
 from wanbed.workloads.transport.star_end import StarEnd
+from wanbed.workloads.transport.warm_connections import WarmConnections
 
 
 class StripedTransport:
@@ -49,6 +51,7 @@ class StripedTransport:
         self._connections: dict[int, tuple[Link, Connection]] = {}
         self._interest: dict[Connection, int] = {}
         self._paused: set[Link] = set()
+        self._warm = WarmConnections()
         self._epoll = select.epoll()
         self._closing = False
         self._woken = False
@@ -242,11 +245,13 @@ class StripedTransport:
             for connection in link.connections:
                 self._register(link, connection)
         self._serve_touched()
+        links = self._routes.links.values()
         while self._interest or not self._closing:
             # The longest unused connection comes first. Otherwise chunks that come one by one would all go to the
             # connection that the kernel names first, until its window is full, and wait there for a round trip while
             # others idle.
-            for descriptor, mask in sorted(self._epoll.poll(), key=self._last_used):
+            timeout_s = self._warm.timeout_s(links, time.monotonic_ns())
+            for descriptor, mask in sorted(self._epoll.poll(timeout_s), key=self._last_used):
                 if descriptor == self._wake:
                     # Reset before the requests are read: one that comes later then wakes this thread again.
                     self._woken = False
@@ -255,6 +260,9 @@ class StripedTransport:
                 elif descriptor in self._connections:
                     self._serve(*self._connections[descriptor], mask)
             self._serve_touched()
+            for link, connection in self._warm.cooling(links, time.monotonic_ns()):
+                self._exchange(link, connection, select.EPOLLOUT)
+                self._watch(link, connection, writable=link.wants_write(connection))
 
     def _register(self, link: Link, connection: Connection) -> None:
         self._connections[connection.socket.fileno()] = link, connection

@@ -6,6 +6,7 @@ changed often, the bytes sent by any time are recovered from the rates of the st
 
 from array import array
 from collections.abc import Sequence
+from fractions import Fraction
 from functools import cached_property
 from math import gcd
 
@@ -18,9 +19,10 @@ from wanbed.flow.shared_capacity import SharedCapacity
 from wanbed.flow.shared_channel import SharedChannel
 from wanbed.flow.stream import BITS_NS, VARIED_NUMBERS, Stream
 from wanbed.results.records.span_columns import Column
-from wanbed.runner.resolve.resolved_variant import ResolvedVariant
-from wanbed.runner.simulator.channels.network import Ends
+from wanbed.runner.simulator.channels.network import Ends, Network, Variant
 from wanbed.runner.simulator.simulation import HostTraffic
+from wanbed.workloads.transport.frame import HEADER_BYTES
+from wanbed.workloads.transport.warm_connections import KEEP_WARM_NS
 
 Rows = npt.NDArray[np.int64]
 _Numbers = npt.NDArray[np.int64]
@@ -197,18 +199,23 @@ class ChannelTraffic(HostTraffic):
         return self._line.wire_bytes(sums[np.searchsorted(ends, times_ns, side="right")])
 
 
-def wan_traffic(variant: ResolvedVariant, crossings: Sequence[Crossing], parts: int) -> tuple[HostTraffic, ...]:
+def wan_traffic(network: Network[Variant], crossings: Sequence[Crossing], parts: int) -> tuple[HostTraffic, ...]:
     """Return the traffic of every node pair of all ``parts`` equal parts, given the channels of the first part."""
-    pipelines = variant.placement.pipelines
+    pipelines = network.variant.placement.pipelines
     size = len(pipelines) // parts
-    found: dict[tuple[str, str], list[Channel]] = {}
-    for (one, other), channel in crossings:
-        found.setdefault((one.host.name, other.host.name), []).append(channel)
+    found: dict[tuple[str, str], list[Crossing]] = {}
+    for crossing in crossings:
+        one, other = crossing[0]
+        found.setdefault((one.host.name, other.host.name), []).append(crossing)
     served: dict[SharedCapacity, ServedStreams] = {}
-    traffic = {
-        hosts: ChannelTraffic(*hosts, [_history(channel, served) for channel in channels], channels[0].line)
-        for hosts, channels in found.items()
-    }
+    traffic = {}
+    for hosts, crossed in found.items():
+        histories = [_history(channel, served) for _, channel in crossed]
+        if network.variant.tcp.keep_warm:
+            histories += [
+                _between(history, network.of(ends), ends) for history, (ends, _) in zip(histories, crossed, strict=True)
+            ]
+        traffic[hosts] = ChannelTraffic(*hosts, histories, crossed[0][1].line)
     every: list[HostTraffic] = []
     for part in range(parts):
         names = {
@@ -229,6 +236,23 @@ def _history(channel: Channel, known: dict[SharedCapacity, ServedStreams]) -> Hi
     if served is None:
         served = known[channel.capacity] = ServedStreams(channel.capacity.streams)
     return History(channel.history, channel.varied, served, channel.bits_ns_per_byte, channel.payload_share)
+
+
+def _between(history: History, network: Network[Variant], ends: Ends) -> History:
+    """Return the payload that is as large on the wire as the frames that keep a channel's connections warm meanwhile.
+
+    Those of a connection that pauses while others of its channel send are left out.
+    """
+    line, interval_ns = network.line(ends), round(KEEP_WARM_NS / network.dilation)
+    frame_bytes = Fraction(HEADER_BYTES)
+    if line.headers:
+        frame_bytes = (HEADER_BYTES + line.frame_bytes - line.payload_bytes) * Fraction(
+            line.payload_bytes, line.frame_bytes
+        )
+    begins_ns, ends_ns = history.rows[:-1, 1], history.rows[1:, 0]
+    frames = network.connections_between(ends) * ((ends_ns - begins_ns) // interval_ns)
+    rows = np.column_stack((begins_ns, ends_ns, frames * frame_bytes.numerator // frame_bytes.denominator))
+    return History(array("q", rows[frames > 0].astype(np.int64).tobytes()))
 
 
 def _times_ns(stretches: Sequence[Rows]) -> Column:

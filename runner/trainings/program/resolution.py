@@ -81,6 +81,7 @@ class ProgramVariant(ResolvedVariant):
 _OF_OUR_TRANSPORT = (
     "transport.model",
     "transport.connections",
+    "transport.keep_warm",
     "transport.overlap",
     "transport.held_until",
     "transport.receive",

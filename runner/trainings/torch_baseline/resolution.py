@@ -33,6 +33,7 @@ _OF_OUR_TRANSPORT = tuple(
     f"transport.{name}"
     for name in (
         "connections",
+        "keep_warm",
         "sharing",
         "all_reduce",
         "all_reduce_overlap",

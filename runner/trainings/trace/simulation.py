@@ -275,7 +275,7 @@ def simulate(network: Network[TraceVariant], iterations: int, pulse: Pulse | Non
     over = TraceNetwork(network, variant.trace, events)
     replay = TraceReplay(variant.trace, iterations, over, events, pulse)
     run_events(replay.run, events)
-    traffic = wan_traffic(variant, over.crossed(), 1)
+    traffic = wan_traffic(network, over.crossed(), 1)
     columns = taken_columns(replay.rows)
     tensor = np.frombuffer(replay.tensors, np.int64)[span_order(columns)]
     spans = ordered_spans(columns, len(variant.placement.places), 1)

@@ -41,10 +41,12 @@ class End:
         self.transport.start()
 
 
-def two_stages(port: int, connections: int, transfer_bytes: int, unread_bytes: int = 1) -> list[LinksConfig]:
+def two_stages(
+    port: int, connections: int, transfer_bytes: int, unread_bytes: int = 1, *, keep_warm: bool = False
+) -> list[LinksConfig]:
     """Rank 0 calls and sends activations, rank 1 listens and sends gradients."""
-    upper = Peer(1, "west-0", LOOPBACK, port, connections, unread_bytes=unread_bytes)
-    lower = Peer(0, "east-0", LOOPBACK, None, connections, unread_bytes=unread_bytes)
+    upper = Peer(1, "west-0", LOOPBACK, port, connections, unread_bytes=unread_bytes, keep_warm=keep_warm)
+    lower = Peer(0, "east-0", LOOPBACK, None, connections, unread_bytes=unread_bytes, keep_warm=keep_warm)
     return [
         LinksConfig(
             0,
@@ -100,9 +102,14 @@ def join_by_hand(free_port: int) -> Iterator[Callable[..., tuple[list[socket.soc
     used: list[socket.socket] = []
 
     def join_bare(
-        connections: int, transfer_bytes: int, *, unread_bytes: int = 1, blank: bool = False
+        connections: int,
+        transfer_bytes: int,
+        *,
+        unread_bytes: int = 1,
+        blank: bool = False,
+        keep_warm: bool = False,
     ) -> tuple[list[socket.socket], End]:
-        plans = two_stages(free_port, connections, transfer_bytes, unread_bytes)
+        plans = two_stages(free_port, connections, transfer_bytes, unread_bytes, keep_warm=keep_warm)
         called, met = rendezvous(plans, free_port)
         used.extend(called[1] + met[0])
         return called[1], End(plans[1], met, blank=blank)

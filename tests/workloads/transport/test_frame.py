@@ -9,6 +9,7 @@ from wanbed.workloads.transport.frame import (
     CHUNK_KINDS,
     HEADER_BYTES,
     HELLO_BYTES,
+    KEEP_WARM,
     LAST_OWN,
     SHUTDOWN,
     Cutting,
@@ -45,7 +46,7 @@ def hellos(draw: st.DrawFn) -> Hello:
     return Hello(token, draw(UINT32), draw(st.integers(0, connections - 1)), connections)
 
 
-@given(chunks() | CREDITS | REQUESTS | st.sampled_from([SHUTDOWN, LAST_OWN]))
+@given(chunks() | CREDITS | REQUESTS | st.sampled_from([SHUTDOWN, LAST_OWN, KEEP_WARM]))
 def test_headers_read_back_as_written(header: FrameHeader) -> None:
     frame = header.encode()
     assert len(frame) == HEADER_BYTES
@@ -94,7 +95,8 @@ def test_a_truncated_header_is_refused(header: FrameHeader, length: int) -> None
         (request(FrameKind.SEGMENT, 0, 0, 0), "request is inconsistent"),
         (request(FrameKind.GRADIENT, 0, 0, 0)._replace(length=1), "request is inconsistent"),
         (SHUTDOWN._replace(length=1), "shutdown carries a chunk"),
-        (SHUTDOWN._replace(kind=11), "unknown kind 11"),
+        (KEEP_WARM._replace(length=1), "keep warm carries a chunk"),
+        (SHUTDOWN._replace(kind=12), "unknown kind 12"),
     ],
 )
 def test_a_header_that_contradicts_itself_is_refused(header: FrameHeader, fault: str) -> None:
@@ -111,7 +113,7 @@ def test_another_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("wanbed.workloads.transport.frame.WIRE_VERSION", 7)
     frame = SHUTDOWN.encode()
     monkeypatch.undo()
-    with pytest.raises(FrameError, match="speaks version 7, this program speaks 5"):
+    with pytest.raises(FrameError, match="speaks version 7, this program speaks 6"):
         decode_header(frame)
 
 

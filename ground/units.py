@@ -1,15 +1,16 @@
 """Parse and format quantities with units. No other module handles unit strings.
 
 Durations become integer nanoseconds, rates integer bits per second (``None`` is unlimited), sizes integer bytes,
-and percentages a fraction. Rates are decimal (``1Gbit`` is 10^9 bit/s); sizes follow their prefix (``MB`` is 10^6
-bytes, ``MiB`` is 2^20). A bare number is refused, because its unit is ambiguous.
+percentages a fraction, and prices US dollars for what their name says. Rates are decimal (``1Gbit`` is 10^9 bit/s);
+sizes follow their prefix (``MB`` is 10^6 bytes, ``MiB`` is 2^20). A bare number is refused, because its unit is
+ambiguous.
 
 Every quantity has a largest value: far above anything in training, and small enough that sums and products fit in 64
 bits. A longer text or a larger value is refused before any computation with it.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from typing import Annotated, Any
 
@@ -41,12 +42,19 @@ _SIZE_BYTES = {
 
 _PER_SECOND = "/s"
 
+_GPU_PRICE_USD = {"USD/h": 1}
+_EGRESS_PRICE_USD = {"USD/GB": Decimal(1), "USD/GiB": Decimal(10**9) / 2**30, "USD/TB": Decimal("0.001")}
+_COST_USD = {"USD/h": 1, "USD/Mtoken": 1}
+
 UNLIMITED = "unlimited"
 
 _DURATION = ("a duration", "40ms, 50us or 2s")
 _RATE = ("a rate", "5Gbit, 200Mbit or unlimited")
 _SIZE = ("a size", "32MiB or 64KiB")
 _FRACTION = ("a percentage", "0.1%")
+_GPU_PRICE = ("a price of a GPU", "2.10USD/h")
+_EGRESS_PRICE = ("a price of sent bytes", "0.05USD/GB")
+_COST = ("a cost", "40USD/h or 0.50USD/Mtoken")
 """The name of each quantity in messages, and examples of its notation."""
 
 MAX_DURATION_NS = 86_400 * 10**9
@@ -55,12 +63,14 @@ MAX_RATE_BPS = 10**15
 """1000 Tbit/s, more than a submarine cable carries. For a link without a limit write ``unlimited``."""
 MAX_SIZE_BYTES = 2**42
 """4 TiB: the gradients of 10^12 weights of 4 bytes each."""
+MAX_PRICE_USD = 10**6
+"""The highest price and cost, whatever they are for."""
 
 _MAX_CHARACTERS = MAX_DIGITS + 20
 """Longest text of a quantity, with its decimal point, spaces and unit."""
 
 
-def _parse(text: object, units: dict[str, int], what: str, example: str) -> Decimal:
+def _parse(text: object, units: Mapping[str, int | Decimal], what: str, example: str) -> Decimal:
     if isinstance(text, int | float) and not isinstance(text, bool):
         raise ValueError(f"{shown(text)} has no unit: write {what} like {example}")
     match = _QUANTITY.match(text) if isinstance(text, str) else None
@@ -134,6 +144,32 @@ def parse_fraction(text: object) -> float:
     return float(value / 100)
 
 
+def parse_usd_per_gpu_hour(text: object) -> float:
+    """Parse ``"2.10USD/h"`` to 2.1 US dollars for an hour of one GPU. Raise ValueError with the remedy."""
+    return _usd(_parse(text, _GPU_PRICE_USD, *_GPU_PRICE), text, "USD/h")
+
+
+def parse_usd_per_gb(text: object) -> float:
+    """Parse ``"0.05USD/GB"`` to 0.05 US dollars for 10^9 bytes. Raise ValueError with the remedy."""
+    return _usd(_parse(text, _EGRESS_PRICE_USD, *_EGRESS_PRICE), text, "USD/GB")
+
+
+def parse_cost(text: object) -> tuple[float, str]:
+    """Parse ``"40USD/h"`` or ``"0.5USD/Mtoken"``, a million tokens, to US dollars and the unit.
+
+    Raise ValueError with the remedy.
+    """
+    value = _parse(text, _COST_USD, *_COST)
+    unit = next(unit for unit in _COST_USD if str(text).rstrip().endswith(unit))
+    return _usd(value, text, unit), unit
+
+
+def _usd(value: Decimal, text: object, unit: str) -> float:
+    if value > MAX_PRICE_USD:
+        raise ValueError(f"{text!r} is above {MAX_PRICE_USD}{unit}: give less")
+    return float(value)
+
+
 def _shortest(value: int, units: dict[str, int]) -> str:
     for unit, factor in sorted(units.items(), key=lambda item: -item[1]):
         if value and value % factor == 0:
@@ -172,6 +208,16 @@ def format_fraction(fraction: float) -> str:
     return f"{(Decimal(str(fraction)) * 100).normalize():f}%"
 
 
+def format_usd_per_gpu_hour(usd: float) -> str:
+    """Return the exact text of a price; ``parse_usd_per_gpu_hour`` parses it to the same value."""
+    return f"{Decimal(repr(usd)).normalize():f}USD/h"
+
+
+def format_usd_per_gb(usd: float) -> str:
+    """Return the exact text of a price; ``parse_usd_per_gb`` parses it to the same value."""
+    return f"{Decimal(repr(usd)).normalize():f}USD/GB"
+
+
 def _schema(units: Iterable[str], what: str, example: str) -> dict[str, Any]:
     """Return the JSON schema of a text with a number and one of ``units``. Editors show its error message."""
     return {
@@ -192,9 +238,13 @@ _RATE_SCHEMA = {"anyOf": [{"const": UNLIMITED}, _schema(_RATE_BPS, *_RATE)]}
 SIZE_SCHEMA = _schema(_SIZE_BYTES, *_SIZE)
 _BYTES_PER_SECOND_SCHEMA = {"title": "bytes per second", "type": "string", "examples": ["12GB/s"]}
 _FRACTION_SCHEMA = _schema(["%"], *_FRACTION)
+_GPU_PRICE_SCHEMA = _schema(_GPU_PRICE_USD, *_GPU_PRICE)
+_EGRESS_PRICE_SCHEMA = _schema(_EGRESS_PRICE_USD, *_EGRESS_PRICE)
 
 DurationNs = Annotated[int, *_annotated(parse_duration_ns, format_duration, DURATION_SCHEMA)]
 RateBps = Annotated[int | None, *_annotated(parse_rate_bps, format_rate, _RATE_SCHEMA)]
 SizeBytes = Annotated[int, *_annotated(parse_size_bytes, format_size, SIZE_SCHEMA)]
 BytesPerSecond = Annotated[int, *_annotated(parse_bytes_per_s, format_bytes_per_s, _BYTES_PER_SECOND_SCHEMA)]
 Fraction = Annotated[float, *_annotated(parse_fraction, format_fraction, _FRACTION_SCHEMA)]
+UsdPerGpuHour = Annotated[float, *_annotated(parse_usd_per_gpu_hour, format_usd_per_gpu_hour, _GPU_PRICE_SCHEMA)]
+UsdPerGB = Annotated[float, *_annotated(parse_usd_per_gb, format_usd_per_gb, _EGRESS_PRICE_SCHEMA)]

@@ -38,6 +38,11 @@ def _digits(value: float, digits: int) -> str:
     return f"{rounded:,.{decimals}f}"
 
 
+def usd_text(usd: float | None) -> str:
+    """Format US dollars as ``0.0123 USD`` or ``1,234 USD``."""
+    return UNKNOWN if usd is None or not math.isfinite(usd) else f"{three_digits(usd)}{_SPACE}USD"
+
+
 def _scaled(value: float | None, units: tuple[tuple[float, str], ...], digits: int = 3) -> str:
     if value is None or not math.isfinite(value):
         return UNKNOWN

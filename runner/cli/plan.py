@@ -12,13 +12,14 @@ from wanbed.ground.errors import InputError, prefixed
 from wanbed.results.text import list_text
 from wanbed.runner.cli.arguments import AsJson, ExperimentFile, Overrides, RackAddress
 from wanbed.runner.cli.exit_status import fail, log, one_line_errors
-from wanbed.runner.runs.faults import NO_DATA
+from wanbed.runner.runs.faults import BEYOND_LIMIT, NO_DATA
 
 if TYPE_CHECKING:
     from wanbed.runner.cli.plan_output import Planned, Unplanned
     from wanbed.runner.experiment.sweep import SweepPointSpec
     from wanbed.runner.planner.effort import Limits
     from wanbed.runner.planner.families import FamiliesAsked
+    from wanbed.runner.planner.goal import Goal
     from wanbed.runner.planner.planning import SearchName
     from wanbed.runner.planner.pricing import Spread
     from wanbed.runner.planner.stage_numbers import OfStages
@@ -41,6 +42,15 @@ def plan_(
     search: Annotated[
         str, typer.Option(help="greedy (Algorithm 1 of Atlas), better (branch and bound), exhaustive (small sizes).")
     ] = "better",
+    objective: Annotated[
+        str, typer.Option(help="tokens (the most a second) or cost (the least for a token, by the file's prices).")
+    ] = "tokens",
+    max_cost: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COST", help="Most that a plan may cost, like 40USD/h, or 0.50USD/Mtoken for a million tokens."
+        ),
+    ] = None,
     simulations: Annotated[
         int | None,
         typer.Option(min=1, help="Most candidates to simulate. Default: as many as the time allows."),
@@ -75,7 +85,8 @@ def plan_(
     """Choose the datacenters, the number of DP-cells and the placement of stages with the most tokens a second.
 
     Every number of DP-cells that fits is tried, independent of training.pipelines, and simulated. Change the network
-    with --set, like --set topology.datacenters.0.hosts=64. In a file with a sweep, each sweep point is planned.
+    with --set, like --set topology.datacenters.0.hosts=64. In a file with a sweep, each sweep point is planned. Where
+    datacenters have prices, plans have their costs, and --objective cost takes the cheapest token.
     Ctrl-C ends the search with the best so far. With --rack candidates are simulated on the CPUs of a Ray cluster.
     """
     with one_line_errors():
@@ -88,6 +99,7 @@ def plan_(
         from wanbed.runner.cli.plan_output import Planned, document, print_plan
         from wanbed.runner.planner.effort import Limits, seconds_limit
         from wanbed.runner.planner.families import FamiliesAsked
+        from wanbed.runner.planner.goal import Goal
         from wanbed.runner.planner.planning import planned_points
         from wanbed.runner.rack_runs.pools import plan_spread
         from wanbed.runner.runs.not_modelled import left_out_of_plan
@@ -96,6 +108,7 @@ def plan_(
         if chosen_search is None:
             raise InputError(f"--search {search}: there are {list_text(list(_SEARCHES))}")
         asked = FamiliesAsked.named([] if families is None else families.split(","), sync_every, swap)
+        goal = Goal.of(objective, max_cost)
         # What the machines of a rack compute is no time of this process.
         time_kind = PROCESSOR if rack is None else WALL_CLOCK
         limits = Limits(simulations, _TIME_S, first_s=_FIRST_S, of=time_kind)
@@ -108,7 +121,7 @@ def plan_(
         ended_by: BaseException | None = None
         with plan_spread(rack, log) as spread:
             for point in points:
-                outcome, ended_by = _plan_point(point, variant, file, chosen_search, limits, spread=spread)
+                outcome, ended_by = _plan_point(point, variant, file, (chosen_search, limits, goal), spread=spread)
                 if isinstance(outcome, Planned) and ended_by is None:
                     outcome = _with_families(outcome, asked, file)
                 planned.append(outcome)
@@ -126,6 +139,8 @@ def plan_(
         if not any(isinstance(each, Planned) for each in planned):
             waited = f"{time_limit or '300s'} of {time_kind.name}"
             fail(f"{file}: no candidate was simulated in {waited}: give a longer --time-limit", NO_DATA)
+        if any(isinstance(each, Planned) and not each.found.within_limit for each in planned):
+            fail(f"{file}: no plan found costs {max_cost} at most: the cheapest is shown", BEYOND_LIMIT)
 
 
 def _with_families(planned: "Planned", asked: "FamiliesAsked", file: Path) -> "Planned":
@@ -146,12 +161,12 @@ def _plan_point(
     point: "SweepPointSpec",
     variant: str | None,
     file: Path,
-    search: "SearchName",
-    limits: "Limits",
+    how: "tuple[SearchName, Limits, Goal]",
     *,
     spread: "Spread | None",
 ) -> "tuple[Planned | Unplanned, BaseException | None]":
     """Plan a sweep point. Also return the exception of a signal that has ended the search, None if there was none."""
+    search, limits, goal = how
     from wanbed.runner.cli.plan_output import Planned, PlanProgress, Unplanned
     from wanbed.runner.planner.planning import most_promising, plan, planning_task, position_to_plan
     from wanbed.runner.planner.search import NothingPricedError
@@ -164,8 +179,8 @@ def _plan_point(
     name = point.spec.variants[position].name
     written = WrittenVariant(point.spec, position, point.topology, file.parent, point.values)
     with prefixed(f"{point.source}: "):
-        numbers = stage_numbers(written) if leaves_stages_open(written) else None
-        task = planning_task(written, pipelines=None) if numbers is None else numbers.promising[0][1]
+        numbers = stage_numbers(written, goal) if leaves_stages_open(written) else None
+        task = planning_task(written, pipelines=None, goal=goal) if numbers is None else numbers.promising[0][1]
         try:
             with PlanProgress() as progress:
                 searched = partial(

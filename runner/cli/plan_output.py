@@ -23,6 +23,17 @@ from wanbed.results.text import (
     size_text,
     three_digits,
 )
+from wanbed.runner.cli.plan_goal import (
+    better_text,
+    bound_text,
+    cost_record,
+    cost_text,
+    gap_text,
+    limit_text,
+    usd_heading,
+    worse_text,
+    worth_record,
+)
 from wanbed.runner.cli.terminal import print_table, terminal
 from wanbed.runner.experiment.experiment_spec import ExperimentSpec
 from wanbed.runner.experiment.sweep import SweepPointSpec
@@ -66,8 +77,8 @@ class Planned:
 class Unplanned:
     """A variant of a sweep point whose search ended before it had simulated a candidate.
 
-    ``cut_off`` is the reason. ``promising`` has the candidates that promise the most tokens per second, each with what
-    it does not exceed.
+    ``cut_off`` is the reason. ``promising`` has the candidates that promise the most, each with the worth that it does
+    not exceed.
     """
 
     point: SweepPointSpec
@@ -87,23 +98,24 @@ def document(planned: Planned | Unplanned) -> dict[str, Any]:
             "chosen": None,
             "alternatives": [],
             "not_simulated": [
-                {**_layout(candidate), f"{planned.task.counted}_per_s_at_most": most}
+                {**_layout(candidate), **worth_record(planned.task.goal, most, planned.task.counted)}
                 for candidate, most in planned.promising
             ],
             "simulations": 0,
             "complete": False,
             "cut_off": planned.cut_off,
         }
-    found = planned.found
+    found, goal = planned.found, planned.task.goal
     return {
         **head,
+        **({} if goal.limit is None else {"max_cost": goal.limit.text, "within_max_cost": found.within_limit}),
         "chosen": _proposal(planned, found.chosen),
         "alternatives": [_proposal(planned, priced) for priced in found.runners_up],
         "unused_gpus": dict(found.unused),
         **({"stages": [_stages_record(planned, each) for each in planned.of_stages]} if planned.of_stages else {}),
         "left_out": {name: _left_out_record(planned, each) for name, each in found.left_out.items()},
         "simulations": found.simulations,
-        f"{planned.task.counted}_per_s_at_most": found.at_most,
+        **worth_record(goal, found.at_most, planned.task.counted),
         "gap": found.gap,
         "complete": found.cut_off is None,
         "cut_off": found.cut_off,
@@ -120,6 +132,7 @@ def _proposal(planned: Planned, priced: Priced) -> dict[str, Any]:
         f"{planned.task.counted}_per_s": price.tokens_per_s,
         "gpu_utilization": price.gpu_utilization,
         "wan_bytes": price.wan_bytes,
+        **cost_record(price, planned.task.counted),
         "sequences": _sequences(planned, priced.candidate.pipelines),
         "found_by": planned.found.found_by(priced),
         "bottleneck": None if bottleneck is None else _bottleneck(bottleneck),
@@ -132,7 +145,8 @@ def _stages_record(planned: Planned, of_stages: OfStages) -> dict[str, Any]:
         "stages": of_stages.stages,
         "best": None if found is None else _layout(found.chosen.candidate),
         f"{counted}_per_s": None if found is None else found.chosen.price.tokens_per_s,
-        f"{counted}_per_s_at_most": of_stages.at_most,
+        **({} if found is None else cost_record(found.chosen.price, counted)),
+        **worth_record(planned.task.goal, of_stages.at_most, counted),
         "reason": of_stages.why or None,
     }
 
@@ -179,6 +193,8 @@ def print_plan(planned: Planned | Unplanned, file: Path) -> None:
         print_table(_table_of_promises(planned), terminal())
         return
     found = planned.found
+    if (beyond := limit_text(found, planned.task.counted)) is not None:
+        console.print(Text(beyond))
     for line in _answer(planned):
         console.print(Text(line))
     if planned.without:
@@ -211,6 +227,7 @@ def _pipelines_in_file(spec: ExperimentSpec, variant: str) -> int:
 def _answer(planned: Planned) -> list[str]:
     found = planned.found
     candidate, price = found.chosen.candidate, found.chosen.price
+    cost = cost_text(price, planned.task.counted)
     unused = [f"{count} in {name}" for name, count in found.unused.items() if count]
     figures = {
         "datacenters": list_text(list(candidate.datacenters)),
@@ -218,6 +235,7 @@ def _answer(planned: Planned) -> list[str]:
         "stages": _stages_text(candidate.runs),
         "iteration time": seconds_text(price.iteration_time_s),
         f"{planned.task.counted} a second": three_digits(price.tokens_per_s),
+        **({} if cost is None else {"cost": cost}),
         "GPU utilization": percent_text(price.gpu_utilization),
         "WAN an iteration": size_text(price.wan_bytes),
         "sequences": _batch_text(planned),
@@ -226,8 +244,8 @@ def _answer(planned: Planned) -> list[str]:
         "GPUs left unused": list_text(unused) or "none",
         **{f"why not {name}": _left_out_text(planned, each) for name, each in found.left_out.items()},
         **_why(price.bottleneck),
-        **_gap(planned),
-        "found by": _found_by(found),
+        **gap_text(found, planned.task.counted),
+        "found by": _found_by(planned),
     }
     return [f"{name:<20}{text}" for name, text in figures.items()]
 
@@ -275,22 +293,11 @@ def _left_out_text(planned: Planned, left_out: LeftOut) -> str:
         room = count_text(left_out.free_gpus, "GPU")
         few = f"{room}, too few for a stage of {count_text(chosen.candidate.pipelines, 'pipeline')}; "
     if best is not None:
-        less = 1 - best.price.tokens_per_s / chosen.price.tokens_per_s
-        cells = _cells_text(best.candidate)
-        fewer = f"{percent_text(less)} fewer {planned.task.counted} a second"
-        return f"{few}the best simulated plan with it ({cells}) gives {fewer}"
+        worse = worse_text(planned.task, chosen.price, best.price)
+        return f"{few}the best simulated plan with it ({_cells_text(best.candidate)}) {worse}"
     if planned.found.proven:
-        return f"{few}no plan with it gives more {planned.task.counted} a second, by the bounds"
+        return f"{few}no plan with it {better_text(planned.found, planned.task.counted)}, by the bounds"
     return f"{few}no plan with it was simulated"
-
-
-def _gap(planned: Planned) -> dict[str, str]:
-    """Return what the bounds leave possible, empty if the chosen candidate is proven."""
-    found = planned.found
-    if found.proven:
-        return {}
-    most = f"{three_digits(found.at_most)} {planned.task.counted} a second"
-    return {"no plan exceeds": f"{most}, {percent_text(found.gap)} more, by the bounds of what was not simulated"}
 
 
 def _why(bottleneck: IterationLimits | None) -> dict[str, str]:
@@ -332,9 +339,10 @@ def _link_text(link: LinkUse) -> str:
     return f"link {link.source} to {link.destination} {percent_text(link.busy)} busy"
 
 
-def _found_by(found: Plan) -> str:
+def _found_by(planned: Planned) -> str:
+    found, better = planned.found, better_text(planned.found, planned.task.counted)
     name = {"greedy": "the greedy walk", "better": "the better search", "exhaustive": "exhaustive search"}
-    proven = ", and no other that keeps a stage's replicas in one datacenter gives more" if found.proven else ""
+    proven = f", and no other that keeps a stage's replicas in one datacenter {better}" if found.proven else ""
     return f"{name[found.found_by(found.chosen)]}{proven} ({count_text(found.simulations, 'simulation')})"
 
 
@@ -358,19 +366,35 @@ def _table(planned: Planned) -> Table | None:
         Column("of the\nchosen", lambda priced: percent_text(priced.price.tokens_per_s / chosen_per_s)),
         Column("GPU\nuse", lambda priced: percent_text(priced.price.gpu_utilization)),
         Column("WAN", lambda priced: size_text(priced.price.wan_bytes)),
+        *_cost_columns(planned),
         Column("bottleneck", _bottleneck_text, form="text"),
     ]
     rows = (found.chosen, *(each for each in found.runners_up if each.candidate in shown))
     return Table.of("plans", "", rows, columns, left_out)
 
 
+def _cost_columns(planned: Planned) -> list[Column[Priced]]:
+    if planned.found.chosen.price.cost is None:
+        return []
+    return [
+        Column("USD/h", lambda priced: three_digits(priced.price.figures.usd_per_h)),
+        Column(usd_heading(planned.task.counted), lambda priced: three_digits(priced.price.figures.usd_per_million)),
+    ]
+
+
 def _table_of_stages(planned: Planned) -> Table | None:
     counted, chosen_per_s = planned.task.counted, planned.found.chosen.price.tokens_per_s
 
     def per_s(of_stages: OfStages) -> str:
-        if of_stages.found is not None:
-            return three_digits(of_stages.found.chosen.price.tokens_per_s)
-        return f"{three_digits(of_stages.at_most)} at most" if of_stages.at_most else ""
+        return "" if of_stages.found is None else three_digits(of_stages.found.chosen.price.tokens_per_s)
+
+    def bound(of_stages: OfStages) -> str:
+        if of_stages.found is not None or of_stages.at_most is None:
+            return ""
+        return f": {bound_text(planned.task.goal, of_stages.at_most, counted)}"
+
+    def usd(of_stages: OfStages) -> str:
+        return "" if of_stages.found is None else three_digits(of_stages.found.chosen.price.figures.usd_per_million)
 
     def of_chosen(of_stages: OfStages) -> str:
         found = of_stages.found
@@ -385,8 +409,9 @@ def _table_of_stages(planned: Planned) -> Table | None:
         ),
         Column(f"{counted}/s", per_s),
         Column("of the\nchosen", of_chosen),
+        *([Column[OfStages](usd_heading(counted), usd)] if planned.found.chosen.price.cost is not None else []),
         Column("memory\nat most", _fullest_text),
-        Column("not planned", lambda each: each.why, form="text"),
+        Column("not planned", lambda each: f"{each.why}{bound(each)}", form="text"),
     ]
     return Table.of("stages", "Numbers of stages", planned.of_stages, columns, "")
 
@@ -407,9 +432,9 @@ def _table_of_promises(unplanned: Unplanned) -> Table | None:
     columns: list[Column[tuple[Candidate, float]]] = [
         Column("DP-cells x\npipelines", lambda row: _cells_text(row[0]), form="text"),
         Column("stages", lambda row: _stages_text(row[0].runs), form="text"),
-        Column(f"{unplanned.task.counted}/s\nat most", lambda row: three_digits(row[1])),
+        Column("bound", lambda row: bound_text(unplanned.task.goal, row[1], unplanned.task.counted), form="text"),
     ]
-    reading = "not simulated: no more than this, by the bound of each"
+    reading = "not simulated: no better than this, by the bound of each"
     return Table.of("promises", "", unplanned.promising, columns, reading)
 
 
@@ -436,9 +461,22 @@ def family_table(families: Sequence[FamilyPrice], task: PlanningTask) -> Table |
         Column("iteration", lambda each: seconds_text(each.iteration_time_s)),
         Column(f"{task.counted}/s", lambda each: three_digits(each.counted_per_s)),
         Column("WAN\nan iteration", lambda each: size_text(each.wan_bytes)),
+        *_family_cost_columns(families, task),
     ]
     ordered = sorted(families, key=lambda price: price.counted_per_s, reverse=True)
     return Table.of("families", "Ways to train", ordered, columns, "")
+
+
+def _family_cost_columns(families: Sequence[FamilyPrice], task: PlanningTask) -> list[Column[FamilyPrice]]:
+    if all(each.figures is None for each in families):
+        return []
+    return [
+        Column("USD/h", lambda each: "" if each.figures is None else three_digits(each.figures.usd_per_h)),
+        Column(
+            usd_heading(task.counted),
+            lambda each: "" if each.figures is None else three_digits(each.figures.usd_per_million),
+        ),
+    ]
 
 
 def family_records(families: Sequence[FamilyPrice], task: PlanningTask) -> list[dict[str, Any]]:
@@ -447,6 +485,10 @@ def family_records(families: Sequence[FamilyPrice], task: PlanningTask) -> list[
     for each in families:
         record = asdict(each)
         record[f"{task.counted}_per_s"] = record.pop("counted_per_s")
+        figures = record.pop("figures")
+        if figures is not None:
+            record["usd_per_h"] = figures["usd_per_h"]
+            record[f"usd_per_million_{task.counted}"] = figures["usd_per_million"]
         records.append({**record, "family": each.family.value, "same_worth": same_worth(each.family)})
     return records
 

@@ -14,6 +14,7 @@ from wanbed.ground.errors import InputError
 from wanbed.ground.own_code import WALL_CLOCK, EndlessCallError, TimeKind, time_limit
 from wanbed.ground.units import format_duration, parse_duration_ns
 from wanbed.results.text import count_text
+from wanbed.runner.planner.goal import FASTEST, Goal
 from wanbed.runner.planner.search_space import Candidate, Priced, Pricing
 from wanbed.runner.simulator.training import PULSE_INSTANTS
 
@@ -147,7 +148,7 @@ class Effort:
 class Prices:
     """A cache of prices, in the order in which candidates were priced. Its ``len`` is the number of candidates.
 
-    ``expect`` gets candidates that are likely to be priced next, most likely first.
+    ``expect`` gets candidates that are likely to be priced next, most likely first. What they are worth is by ``goal``.
     """
 
     def __init__(
@@ -155,9 +156,11 @@ class Prices:
         pricing: Pricing,
         effort: Effort | None = None,
         expect: Callable[[Iterator[Candidate]], None] = lambda _: None,
+        goal: Goal = FASTEST,
     ) -> None:
         self._pricing = pricing
         self._expect = expect
+        self._goal = goal
         self._known: dict[Candidate, Priced] = {}
         self.effort = effort or Effort()
 
@@ -166,7 +169,8 @@ class Prices:
         if candidate not in self._known:
             self.effort.before_simulation()
             with self.effort.time_limited():
-                priced = Priced(candidate, self._pricing(candidate))
+                price = self._pricing(candidate)
+            priced = Priced(candidate, price, self._goal.worth(price.figures))
             self._known[candidate] = priced
             self.effort.after_simulation(priced)
         return self._known[candidate]
@@ -177,7 +181,7 @@ class Prices:
 
     def may_be_best(self, ceiling: float) -> bool:
         """Return whether a candidate with this ceiling may be better than the best so far."""
-        return self.effort.best is None or ceiling > self.effort.best.price.tokens_per_s
+        return self.effort.best is None or ceiling > self.effort.best.worth
 
     def __len__(self) -> int:
         return len(self._known)

@@ -14,15 +14,17 @@ from wanbed.ground.units import parse_bytes_per_s
 from wanbed.results.text import count_text
 from wanbed.runner.experiment.compute_spec import ComputeSpec
 from wanbed.runner.experiment.training_spec import VariantTrainingSpec
+from wanbed.runner.planner.goal import Figures
 from wanbed.runner.planner.planning import Plan, PlanningTask
-from wanbed.runner.planner.pricing import wan_bytes_per_iteration
-from wanbed.runner.planner.search_space import free_gpus
+from wanbed.runner.planner.pricing import gpus_usd_per_h, wan_bytes_by_link, wan_bytes_per_iteration
+from wanbed.runner.planner.search_space import IterationCost, free_gpus
 from wanbed.runner.resolve.pipeline_resolution import resolve_pipeline
 from wanbed.runner.resolve.pipeline_variant import PipelineVariant, PlannedPlacement
 from wanbed.runner.resolve.tcp_effects import effects_of
 from wanbed.runner.resolve.written_variant import WrittenVariant
+from wanbed.runner.simulator.simulation import Simulation
 from wanbed.runner.simulator.variant_simulation import simulate_variant
-from wanbed.testbed.network.topology import as_begun
+from wanbed.testbed.network.topology import Topology, as_begun
 from wanbed.workloads.synchronization.synchronization import ATOM, DILOCO
 
 
@@ -117,7 +119,8 @@ class FamilyPrice:
     """The best layout of a family. ``counted_per_s`` are tokens a second, or sequences without a model.
 
     ``sequences`` are those of an iteration; ``iteration_time_s`` and ``wan_bytes`` are means over the iterations from
-    one synchronisation to the next. ``tried`` is how many layouts were simulated.
+    one synchronisation to the next. ``tried`` is how many layouts were simulated. ``figures`` have what it costs, None
+    without prices.
     """
 
     family: Family
@@ -127,6 +130,7 @@ class FamilyPrice:
     counted_per_s: float
     wan_bytes: int
     tried: int
+    figures: Figures | None = None
 
 
 def planned_family(task: PlanningTask, plan: Plan) -> FamilyPrice:
@@ -141,6 +145,7 @@ def planned_family(task: PlanningTask, plan: Plan) -> FamilyPrice:
         price.tokens_per_s,
         price.wan_bytes,
         plan.simulations,
+        None if price.cost is None else price.figures,
     )
 
 
@@ -239,16 +244,30 @@ def _priced(family: Family, written: WrittenVariant, layout: FamilyLayout, task:
     effects = replace(effects_of(variant.transport), impairments=False, packets=False)
     simulation = simulate_variant(topology, variant, training.iterations, effects=effects, one_part=True)
     time_s = simulation.iteration_time_ns(training.warmup) / 1e9
+    counted_per_s = variant.sequences_per_iteration * task.counted_per_sequence / time_s
     return FamilyPrice(
         family,
         f"{layout.replicas} x {count_text(layout.stages, 'stage')}, {layout.replicas_per_datacenter} in each datacenter"
         + (", in buckets" if variant.overlaps_all_reduce else ""),
         variant.sequences_per_iteration,
         time_s,
-        variant.sequences_per_iteration * task.counted_per_sequence / time_s,
+        counted_per_s,
         wan_bytes_per_iteration(simulation, training.warmup),
         1,
+        _figures(topology, variant, simulation, training.warmup, counted_per_s),
     )
+
+
+def _figures(
+    topology: Topology, variant: PipelineVariant, simulation: Simulation, warmup: int, counted_per_s: float
+) -> Figures | None:
+    """Return what a layout costs, None without prices. Of what is sent, that of the measured iterations counts."""
+    if topology.prices is None:
+        return None
+    sent_bytes = wan_bytes_by_link(topology, simulation, simulation.measured_ns(warmup))
+    egress_usd = topology.prices.egress_usd(sent_bytes) / simulation.measured_iterations(warmup)
+    cost = IterationCost(gpus_usd_per_h(topology.prices, variant), egress_usd)
+    return cost.figures(simulation.iteration_time_ns(warmup) / 1e9, counted_per_s)
 
 
 def _no_placement(written: WrittenVariant, pipelines: int) -> PlannedPlacement:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 from typing import Literal
 
+from wanbed.flow.line import Line
 from wanbed.ground.errors import InputError, LocatedError, prefixed
 from wanbed.ground.exclusions import check_declared
 from wanbed.results.text import list_text
@@ -14,7 +15,9 @@ from wanbed.runner.experiment.compute_spec import SlowerSpec
 from wanbed.runner.experiment.sweep import SweepPointSpec
 from wanbed.runner.experiment.transport_spec import TransportSpec
 from wanbed.runner.planner.bound import IterationBound, tokens_per_s
+from wanbed.runner.planner.cost_bound import CostBound
 from wanbed.runner.planner.effort import NO_LIMITS, Effort, Limits, Prices
+from wanbed.runner.planner.goal import FASTEST, Figures, Goal
 from wanbed.runner.planner.pricing import PricedIterations, Pricer, Spread, simulated_pricing
 from wanbed.runner.planner.search import (
     Found,
@@ -61,6 +64,8 @@ MOST_INSTANTS = 4_000_000
 It is no time, so that a file has the same placement on every machine.
 """
 
+NS_PER_HOUR = 3600e9
+
 _PROMISES_S = 1.0
 """The time to find what promises the most, after a search without an answer."""
 
@@ -91,7 +96,7 @@ class PlanningTask:
     ``pipelines`` is their number, None if the planner is to choose it too. ``context`` is the number of tokens in a
     sequence, None without a model. ``options`` are the schedule's options as JSON. ``memory`` is that of each stage,
     None if the model does not tell it, and ``memory_bytes`` a GPU's, None for no limit. ``written`` is the variant that
-    a candidate places.
+    a candidate places. ``goal`` is what makes one candidate better than another.
     """
 
     topology: Topology
@@ -106,6 +111,7 @@ class PlanningTask:
     costs: PlannedCosts
     iterations: PricedIterations
     written: WrittenVariant = field(compare=False)
+    goal: Goal = FASTEST
     memory: StageMemory | None = field(default=None, compare=False)
     memory_bytes: int | None = field(default=None, compare=False)
 
@@ -150,7 +156,7 @@ class Plan:
 
     ``runners_up`` has the best priced candidate of every other number of DP-cells, and the greedy answer if it is not
     the chosen candidate; best first. ``unused`` has the number of unused GPUs of each datacenter, ``left_out`` each
-    datacenter without a stage. ``at_most`` is the tokens per second that no candidate exceeds, by the bounds of those
+    datacenter without a stage. ``at_most`` is the worth by ``goal`` that no candidate exceeds, by the bounds of those
     that were not simulated. ``cut_off`` is the reason why the search ended early, None if it is complete. ``ended_by``
     is the exception that a signal has raised in the search, None if there was none.
     """
@@ -165,16 +171,27 @@ class Plan:
     at_most: float
     cut_off: str | None
     ended_by: BaseException | None = None
+    goal: Goal = FASTEST
 
     @property
-    def gap(self) -> float:
-        """The share of the chosen candidate's tokens per second by which another may exceed them, 0 if proven."""
-        return self.at_most / self.chosen.price.tokens_per_s - 1
+    def within_limit(self) -> bool:
+        """Tell whether the chosen candidate costs no more than was asked for; if not, it is the cheapest found."""
+        return self.goal.allows(self.chosen.price.figures)
+
+    @property
+    def gap(self) -> float | None:
+        """The share of the chosen candidate's worth by which another's may exceed it, 0 if proven.
+
+        None if the candidate costs more than was asked for, and others may not.
+        """
+        if self.proven:
+            return 0.0
+        return self.at_most / self.chosen.worth - 1 if self.within_limit else None
 
     @property
     def proven(self) -> bool:
-        """Tell whether it is proven that no candidate gives more tokens per second."""
-        return self.at_most <= self.chosen.price.tokens_per_s
+        """Tell whether it is proven that no candidate is better by the goal."""
+        return self.at_most <= self.chosen.worth
 
     def found_by(self, priced: Priced) -> SearchName:
         """Return the search that found a candidate: greedy for the greedy answer, whichever search was selected."""
@@ -210,7 +227,7 @@ def plan(
     if spread is not None:
         pricer = Pricer(task.topology, task.counted_per_sequence, effects, task.iterations, explained)
         with spread(pricer, task.resolve, effort) as ahead:
-            found = _search(task, space, search, Prices(ahead, effort, ahead.expect), runners_up)
+            found = _search(task, space, search, Prices(ahead, effort, ahead.expect, task.goal), runners_up)
     else:
         pricing = pricing or simulated_pricing(
             task.topology,
@@ -221,7 +238,7 @@ def plan(
             pulse=effort.pulse,
             explained=explained,
         )
-        found = _search(task, space, search, Prices(pricing, effort), runners_up)
+        found = _search(task, space, search, Prices(pricing, effort, goal=task.goal), runners_up)
     chosen = found.best.candidate
     stages_in = dict(chosen.runs)
     return Plan(
@@ -235,6 +252,7 @@ def plan(
         found.at_most,
         found.cut_off,
         found.ended_by,
+        task.goal,
     )
 
 
@@ -268,7 +286,7 @@ def planned_placement(task: PlanningTask) -> PlannedPlacement:
 
 
 def most_promising(task: PlanningTask, most: int) -> list[tuple[Candidate, float]]:
-    """Return the greedy candidates that promise the most, each with the tokens per second it does not exceed.
+    """Return the greedy candidates that promise the most, each with the worth that it does not exceed.
 
     Nothing is simulated. Only those are compared whose bounds are computed within a second.
     """
@@ -351,7 +369,7 @@ def _first_hosts(topology: Topology, most: int) -> Topology:
 
 
 def ceiling(task: PlanningTask) -> Callable[[int, Runs, int | None], float]:
-    """Return the ceiling of a task's candidates in tokens per second, from the lower bound on their iteration time."""
+    """Return the ceiling of a task's candidates by its goal, from lower bounds on their iteration time and costs."""
     bound = IterationBound(
         task.topology,
         task.costs.least,
@@ -361,16 +379,33 @@ def ceiling(task: PlanningTask) -> Callable[[int, Runs, int | None], float]:
         splits_backward=task.schedule.splits_with(json.loads(task.options)),
         windows=effects_of(task.transport).window,
     )
-    names = frozenset(free_gpus(task.topology))
+    gpus = free_gpus(task.topology)
+    names = frozenset(gpus)
+    costs = _cost_bound(task, gpus)
 
     configured = task.transport.pipelines_per_cell
 
     def top(pipelines: int, runs: Runs, pipelines_per_cell: int | None) -> float:
         cell = configured if isinstance(configured, int) else pipelines_per_cell
         least_ns = bound.of_first(pipelines, runs, names - {name for name, _ in runs}, cell)
-        return tokens_per_s(pipelines, task.microbatches, task.counted_per_sequence, least_ns)
+        per_s = tokens_per_s(pipelines, task.microbatches, task.counted_per_sequence, least_ns)
+        if costs is None:
+            return per_s
+        usd_per_h = costs.gpus_usd_per_h(pipelines, runs)
+        counted = pipelines * task.microbatches * task.counted_per_sequence
+        usd = usd_per_h * least_ns / NS_PER_HOUR + costs.egress_usd(pipelines, runs)
+        return task.goal.worth(Figures(per_s, usd_per_h, usd * 1e6 / counted))
 
     return top
+
+
+def _cost_bound(task: PlanningTask, gpus: Mapping[str, int]) -> CostBound | None:
+    """Return the bounds on the costs of a task's candidates, None if its goal is not about costs."""
+    prices = task.topology.prices
+    if prices is None or task.goal == FASTEST:
+        return None
+    line = Line(None, 0, effects_of(task.transport).headers, mtu_bytes=task.topology.mtu_bytes)
+    return CostBound(prices, gpus, task.costs.least.activation_bytes, task.microbatches, line)
 
 
 def _left_out(name: str, free_gpus: int, found: Found) -> LeftOut:
@@ -391,12 +426,13 @@ def planned_places(written: WrittenVariant, pipelines: int) -> PlannedPlacement:
     return planned_placement(planning_task(written, pipelines=pipelines))
 
 
-def planning_task(written: WrittenVariant, *, pipelines: int | None) -> PlanningTask:
+def planning_task(written: WrittenVariant, *, pipelines: int | None, goal: Goal = FASTEST) -> PlanningTask:
     """Return the planner's task for a variant with this number of ``pipelines``, None for any number.
 
-    Raises InputError if the planner cannot place it.
+    Raises InputError if the planner cannot place it, or does not know the costs that its ``goal`` is about.
     """
     spec, topology, variant = written.spec, written.topology, written.variant
+    goal.check(topology.prices, counts_tokens=spec.model is not None)
     if variant.program is not None:
         raise InputError(f"{written.field}.program: a program runs as it is and has no plan: name another --variant")
     if variant.schedule in BASELINE_SCHEDULES:
@@ -442,6 +478,7 @@ def planning_task(written: WrittenVariant, *, pipelines: int | None) -> Planning
         PlannedCosts(usual_costs(written, work), least_costs(written, costs_of(bounding)), spec.compute.slower),
         PricedIterations.of(spec.training.iterations, spec.training.warmup),
         written,
+        goal,
         stage_memory(alike, cut, schedule, recomputes=work.recomputes),
         cut.memory_bytes,
     )

@@ -1,6 +1,7 @@
 """Price a candidate by simulating a few iterations, those of the warm-up excluded."""
 
-from collections.abc import Callable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -9,12 +10,14 @@ import numpy as np
 
 from wanbed.runner.planner.bottleneck import bottleneck_of
 from wanbed.runner.planner.effort import Effort
-from wanbed.runner.planner.search_space import Candidate, Price, Pricing
+from wanbed.runner.planner.search_space import Candidate, IterationCost, Price, Pricing
 from wanbed.runner.resolve.pipeline_variant import PipelineVariant
+from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 from wanbed.runner.resolve.tcp_effects import TcpEffects
 from wanbed.runner.simulator.simulation import Simulation
 from wanbed.runner.simulator.training import Pulse
 from wanbed.runner.simulator.variant_simulation import simulate_variant
+from wanbed.testbed.network.price_list import PriceList
 from wanbed.testbed.network.topology import Topology, as_begun
 
 _FEWEST_ITERATIONS, _MOST_ITERATIONS = 2, 3
@@ -59,6 +62,10 @@ class Pricer:
             topology, variant, self.iterations.iterations, effects=effects, one_part=True, pulse=pulse
         )
         price = price_of(simulation, variant, self.context, self.iterations.warmup)
+        if topology.prices is not None:
+            sent_bytes = wan_bytes_by_link(topology, simulation)
+            egress_usd = topology.prices.egress_usd(sent_bytes) / self.iterations.iterations
+            price = replace(price, cost=IterationCost(gpus_usd_per_h(topology.prices, variant), egress_usd))
         if not self.explained:
             return price
         return replace(price, bottleneck=bottleneck_of(topology, variant, simulation, self.iterations.warmup))
@@ -120,3 +127,20 @@ def wan_bytes_per_iteration(simulation: Simulation, warmup: int) -> int:
         before, after = pair.sent_by(np.array(simulation.measured_ns(warmup)))
         sent += after - before
     return round(simulation.parts * simulation.copies * sent / simulation.measured_iterations(warmup))
+
+
+def wan_bytes_by_link(
+    topology: Topology, simulation: Simulation, window_ns: tuple[int, int] | None = None
+) -> Mapping[tuple[str, str], float]:
+    """Return the bytes over each direction of a WAN link, headers included: of the whole simulation, or of a window."""
+    home = {host.name: host.datacenter for host in topology.hosts}
+    sent: dict[tuple[str, str], float] = defaultdict(float)
+    for pair in simulation.traffic_of_part:
+        before, after = pair.sent_by(np.array(window_ns or (-1, pair.last_ns)))
+        sent[home[pair.source], home[pair.destination]] += simulation.parts * simulation.copies * float(after - before)
+    return sent
+
+
+def gpus_usd_per_h(prices: PriceList, variant: ResolvedVariant) -> float:
+    """Return what an hour of the GPUs costs that train a variant."""
+    return prices.gpus_usd_per_h(Counter(place.datacenter for place in variant.placement.places))

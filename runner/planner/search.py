@@ -5,10 +5,10 @@ The greedy walk is Algorithm 1 of Atlas (Palak et al., arXiv 2411.14458): it fil
 The exhaustive search prices every candidate. Where they are few, it is the reference for the other searches.
 
 Branch and bound simulates few candidates. It extends placements by one datacenter at a time. Each partial placement has
-a ceiling: tokens per second that no candidate which extends it exceeds. The one with the highest ceiling is examined
-next. A candidate is priced only if its own ceiling is the highest left and above the best price so far. When no ceiling
-is above the best price, the best candidate is proven: none that was left out gives more tokens per second. The greedy
-answer is found first, as the price to beat.
+a ceiling: a worth, like tokens per second, that no candidate which extends it exceeds. The one with the highest ceiling
+is examined next. A candidate is priced only if its own ceiling is the highest left and above the best worth so far.
+When no ceiling is above the best worth, the best candidate is proven: none that was left out is worth more. The greedy
+answer is found first, as the worth to beat.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -110,7 +110,7 @@ _LOOKED_AHEAD = 64
 """Of so many placements with the highest ceilings, those that are whole are likely to be priced next."""
 
 Ceiling = Callable[[int, Runs, int | None], float]
-"""Returns tokens per second that no candidate with this number of pipelines and these first runs exceeds.
+"""Returns the worth that no candidate with this number of pipelines and these first runs exceeds.
 
 The third argument is the number of pipelines in a DP-cell, None if unknown.
 """
@@ -121,8 +121,8 @@ class Found:
     """The result of a search.
 
     ``greedy`` is the best candidate of the greedy walk. ``priced`` has all candidates that were priced, at least one.
-    ``at_most`` is the tokens per second that no candidate exceeds, as far as the search knows: those of ``best`` if
-    that is proven, infinite if no ceilings were given. ``cut_off`` is the reason why the search ended early, None if
+    ``at_most`` is the worth that no candidate exceeds, as far as the search knows: that of ``best`` if that is proven,
+    infinite if no ceilings were given. ``cut_off`` is the reason why the search ended early, None if
     the search is complete. ``ended_by`` is the exception that a signal has raised in the search, like
     KeyboardInterrupt, None if there was none.
     """
@@ -151,7 +151,7 @@ class NothingPricedError(WanbedError):
 def search_greedily(space: SearchSpace, prices: Prices, ceiling: Ceiling, runners_up: int = 0) -> Found:
     """Search by Algorithm 1: return the best of its candidates, one for every number of DP-cells.
 
-    Candidates whose ceiling is not above the best price so far are not priced, except ``runners_up`` as in
+    Candidates whose ceiling is not above the best worth so far are not priced, except ``runners_up`` as in
     ``search_better``.
     """
     walks: list[_Walk] = []
@@ -162,7 +162,7 @@ def search_greedily(space: SearchSpace, prices: Prices, ceiling: Ceiling, runner
         _price_walks(space, prices, walks)
 
     found = _found(space, prices, search, lambda: _price_runners_up(space, prices, walks, runners_up))
-    return replace(found, at_most=max(found.best.price.tokens_per_s, highest_ceiling(space, ceiling)))
+    return replace(found, at_most=max(found.best.worth, highest_ceiling(space, ceiling)))
 
 
 def search_exhaustively(space: SearchSpace, prices: Prices, ceiling: Ceiling | None = None) -> Found:
@@ -178,7 +178,7 @@ def search_exhaustively(space: SearchSpace, prices: Prices, ceiling: Ceiling | N
             prices(candidate)
 
     found = _found(space, prices, search)
-    best = found.best.price.tokens_per_s
+    best = found.best.worth
     if found.cut_off is None:
         return replace(found, at_most=best)
     return found if ceiling is None else replace(found, at_most=max(best, highest_ceiling(space, ceiling)))
@@ -199,7 +199,7 @@ def search_better(
     with the highest ceilings, as far as the limits allow.
 
     Partial placements with equal ceilings are examined in the order of their creation. Candidates that can at best
-    equal the best price are not priced, nor those that differ from another one only by the names of equivalent
+    equal the best worth are not priced, nor those that differ from another one only by the names of equivalent
     datacenters. ``limit_simulations`` is called first, as a part of the search.
     """
     walks: list[_Walk] = []
@@ -212,7 +212,7 @@ def search_better(
         _branch_and_bound(space, prices, ceiling, left)
 
     found = _found(space, prices, search, lambda: _price_runners_up(space, prices, walks, runners_up))
-    best = found.best.price.tokens_per_s
+    best = found.best.worth
     if found.cut_off is None:
         return replace(found, at_most=best)
     unexamined = highest_ceiling(space, ceiling) if left.ceiling is None else left.ceiling
@@ -273,7 +273,7 @@ def _found(
 
 
 def highest_ceiling(space: SearchSpace, ceiling: Ceiling) -> float:
-    """Return tokens per second that no candidate exceeds."""
+    """Return the worth that no candidate exceeds."""
     return max(ceiling(pipelines, (), None) for pipelines in space.pipelines)
 
 
@@ -350,7 +350,7 @@ def _branch_and_bound(space: SearchSpace, prices: Prices, ceiling: Ceiling, left
 
 
 def _highest_without_price(space: SearchSpace, prices: Prices, ceiling: Ceiling) -> float:
-    """Return tokens per second that no candidate without a price exceeds, after a short look at their placements."""
+    """Return the worth that no candidate without a price exceeds, after a short look at their placements."""
     frontier = _Frontier(space, ceiling, prices.may_be_best, lambda: None)
     for _ in range(_EXAMINED_AT_END):
         highest = frontier.highest
@@ -359,7 +359,7 @@ def _highest_without_price(space: SearchSpace, prices: Prices, ceiling: Ceiling)
         candidate = frontier.taken()
         if candidate is not None and candidate not in prices:
             return highest
-    return frontier.highest or 0.0
+    return -inf if frontier.highest is None else frontier.highest
 
 
 _Walk = tuple[float, int, Runs]
@@ -367,7 +367,7 @@ _Walk = tuple[float, int, Runs]
 
 
 def _price_walks(space: SearchSpace, prices: Prices, walks: Sequence[_Walk]) -> None:
-    """Price the candidates of the greedy walk whose ceiling is above the best price so far."""
+    """Price the candidates of the greedy walk whose ceiling is above the best worth so far."""
     promising = takewhile(lambda walk: prices.may_be_best(walk[0]), walks)
     candidates = (space.candidate(pipelines, runs) for _, pipelines, runs in promising)
     prices.expect(candidate for candidate in candidates if candidate is not None)

@@ -8,7 +8,11 @@ from dataclasses import dataclass
 
 from wanbed.runner.experiment.compute_spec import SlowerSpec
 from wanbed.runner.planner.bottleneck import IterationLimits
+from wanbed.runner.planner.goal import Figures
+from wanbed.testbed.network.links.wan_link import LinkConditions
 from wanbed.testbed.network.topology import Host, Topology
+
+SECONDS_PER_HOUR = 3600
 
 Runs = tuple[tuple[str, int], ...]
 """Pairs of a datacenter and its number of consecutive stages, in order of stages. Each datacenter occurs once."""
@@ -59,10 +63,31 @@ class Candidate:
 
 
 @dataclass(frozen=True)
+class IterationCost:
+    """What GPUs cost an hour, and what an iteration costs for the bytes that it sends over the WAN."""
+
+    gpus_usd_per_h: float
+    egress_usd: float
+
+    def usd(self, iteration_time_s: float) -> float:
+        """Return what an iteration of that length costs."""
+        return self.gpus_usd_per_h * iteration_time_s / SECONDS_PER_HOUR + self.egress_usd
+
+    def figures(self, iteration_time_s: float, tokens_per_s: float) -> Figures:
+        """Return the costs of training at that pace."""
+        usd = self.usd(iteration_time_s)
+        return Figures(
+            tokens_per_s,
+            self.gpus_usd_per_h + self.egress_usd * SECONDS_PER_HOUR / iteration_time_s,
+            usd * 1e6 / (tokens_per_s * iteration_time_s),
+        )
+
+
+@dataclass(frozen=True)
 class Price:
     """The figures of one iteration of a candidate. ``wan_bytes`` includes headers.
 
-    ``bottleneck`` says what bounds the iteration, None if it was not looked for.
+    ``bottleneck`` says what bounds the iteration, None if it was not looked for. ``cost`` is None without prices.
     """
 
     iteration_time_s: float
@@ -70,6 +95,13 @@ class Price:
     gpu_utilization: float
     wan_bytes: int
     bottleneck: IterationLimits | None = None
+    cost: IterationCost | None = None
+
+    @property
+    def figures(self) -> Figures:
+        """The figures by which candidates are compared; without prices nothing costs anything."""
+        cost = self.cost or IterationCost(0.0, 0.0)
+        return cost.figures(self.iteration_time_s, self.tokens_per_s)
 
 
 Pricing = Callable[[Candidate], Price]
@@ -78,19 +110,21 @@ Pricing = Callable[[Candidate], Price]
 
 @dataclass(frozen=True)
 class Priced:
-    """A candidate and its price."""
+    """A candidate, its price, and what it is worth by the goal of the plan (``wanbed.runner.planner.goal``)."""
 
     candidate: Candidate
     price: Price
+    worth: float
 
     @property
-    def rank(self) -> tuple[float, int, int]:
-        """The sort key, lowest first: most tokens per second, then fewest datacenters, then fewest GPUs.
+    def rank(self) -> tuple[float, float, float, int, int]:
+        """The sort key, lowest first: worth the most, cheapest, quickest, fewest datacenters, fewest GPUs.
 
         Of two candidates with the same rank, a search keeps the one that it prices first.
         """
         candidate = self.candidate
-        return -self.price.tokens_per_s, len(candidate.runs), candidate.gpus
+        figures = self.price.figures
+        return -self.worth, figures.usd_per_million, -figures.tokens_per_s, len(candidate.runs), candidate.gpus
 
 
 CellSize = Callable[[int, Runs], int | None]
@@ -158,9 +192,13 @@ def alike_before(topology: Topology, slower: Sequence[SlowerSpec] = ()) -> dict[
     """Return for each datacenter the earlier equivalent ones, with the same hosts and the same links to all others.
 
     Swapping two of them changes a placement only in its names. Their GPUs are equally fast where ``slower`` says how
-    fast each is.
+    fast each is, and cost the same.
     """
-    hosts = {entry.name: [(host.gpus, _speed(host, slower)) for host in entry.hosts] for entry in topology.datacenters}
+    prices = {} if topology.prices is None else topology.prices.of_gpu
+    hosts = {
+        entry.name: (prices.get(entry.name), [(host.gpus, _speed(host, slower)) for host in entry.hosts])
+        for entry in topology.datacenters
+    }
     names = list(hosts)
     return {
         name: tuple(
@@ -184,9 +222,12 @@ def _speed(host: Host, slower: Sequence[SlowerSpec]) -> tuple[tuple[object, ...]
 
 
 def _same_links(topology: Topology, one: str, other: str, names: Sequence[str]) -> bool:
-    return topology.conditions(one, other) == topology.conditions(other, one) and all(
-        topology.conditions(one, third) == topology.conditions(other, third)
-        and topology.conditions(third, one) == topology.conditions(third, other)
+    def of(source: str, destination: str) -> tuple[LinkConditions, float | None]:
+        prices = {} if topology.prices is None else topology.prices.of_gb
+        return topology.conditions(source, destination), prices.get((source, destination))
+
+    return of(one, other) == of(other, one) and all(
+        of(one, third) == of(other, third) and of(third, one) == of(third, other)
         for third in names
         if third not in {one, other}
     )

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from wanbed.ground.errors import InputError
 from wanbed.runner.experiment.training_spec import MAX_STAGES
 from wanbed.runner.planner.effort import Effort, Limits
+from wanbed.runner.planner.goal import FASTEST, Goal
 from wanbed.runner.planner.planning import Plan, PlanningTask, ceiling, planning_task, search_space
 from wanbed.runner.planner.search import NothingPricedError, highest_ceiling
 from wanbed.runner.planner.search_space import free_gpus
@@ -24,11 +25,11 @@ Search = Callable[[PlanningTask, Limits], Plan]
 class OfStages:
     """The outcome of one number of stages: its best plan, or ``why`` there is none.
 
-    No plan with so many stages exceeds ``at_most`` tokens per second.
+    No plan with so many stages is worth more than ``at_most``, None if there is no plan at all.
     """
 
     stages: int
-    at_most: float
+    at_most: float | None
     task: PlanningTask | None = None
     found: Plan | None = None
     why: str = ""
@@ -36,7 +37,7 @@ class OfStages:
 
 @dataclass(frozen=True)
 class StagesPlan:
-    """The plan with the number of stages that gives the most tokens per second, and the outcome of every number.
+    """The plan with the number of stages that is worth the most, and the outcome of every number.
 
     ``found`` has the simulations of all searches, and what no plan with any number of stages exceeds.
     """
@@ -68,8 +69,12 @@ def leaves_stages_open(written: WrittenVariant) -> bool:
     )
 
 
-def stage_numbers(written: WrittenVariant) -> StageNumbers:
-    """Return the numbers of stages that the model and the GPUs allow. Raise InputError if none fits."""
+def stage_numbers(written: WrittenVariant, goal: Goal = FASTEST) -> StageNumbers:
+    """Return the numbers of stages that the model and the GPUs allow. Raise InputError if none fits.
+
+    Also raise it where costs that the ``goal`` is about are not known.
+    """
+    goal.check(written.topology.prices, counts_tokens=written.spec.model is not None)
     layers = model_config(written.spec, "planning the number of stages").layers
     most = min(layers, sum(free_gpus(written.topology).values()), MAX_STAGES)
     refused: list[OfStages] = []
@@ -77,12 +82,12 @@ def stage_numbers(written: WrittenVariant) -> StageNumbers:
     refusals: list[InputError] = []
     for stages in range(1, most + 1):
         try:
-            task = planning_task(with_stages(written, stages), pipelines=None)
+            task = planning_task(with_stages(written, stages), pipelines=None, goal=goal)
             space = search_space(task)
         except InputError as refusal:
             refusals.append(refusal)
             # The remedy of another number of stages is no remedy here.
-            refused.append(OfStages(stages, 0.0, why=str(refusal).rpartition(": ")[0]))
+            refused.append(OfStages(stages, None, why=str(refusal).rpartition(": ")[0]))
             continue
         fitting.append((highest_ceiling(space, ceiling(task)), task))
     if not fitting:
@@ -91,7 +96,7 @@ def stage_numbers(written: WrittenVariant) -> StageNumbers:
 
 
 def plan_stages(numbers: StageNumbers, search: Search, limits: Limits, effort: Effort | None = None) -> StagesPlan:
-    """Plan every number of stages that may give the most tokens per second, within ``limits`` for all together.
+    """Plan every number of stages that may be worth the most, within ``limits`` for all together.
 
     A number is not planned if its bound does not exceed the best so far. Each gets an equal part of the time that is
     left. Raise NothingPricedError if the time ends before there is an answer.
@@ -102,7 +107,7 @@ def plan_stages(numbers: StageNumbers, search: Search, limits: Limits, effort: E
     unanswered: NothingPricedError | None = None
     ended = False
     for number, (at_most, task) in enumerate(promising):
-        if best is not None and at_most <= best[1].chosen.price.tokens_per_s:
+        if best is not None and at_most <= best[1].chosen.worth:
             outcomes.append(OfStages(task.stages, at_most, why="by its bound"))
             continue
         simulated = sum(each.found.simulations for each in outcomes if each.found is not None)
@@ -118,7 +123,7 @@ def plan_stages(numbers: StageNumbers, search: Search, limits: Limits, effort: E
             outcomes.append(OfStages(task.stages, at_most, why=f"cut off {end}"))
             continue
         outcomes.append(OfStages(task.stages, min(at_most, found.at_most), task, found))
-        if best is None or found.chosen.price.tokens_per_s > best[1].chosen.price.tokens_per_s:
+        if best is None or found.chosen.worth > best[1].chosen.worth:
             best = task, found
         ended = found.ended_by is not None
     if best is None:
@@ -155,12 +160,13 @@ def _part(limits: Limits, elapsed_s: float, simulated: int, searches: int, *, fi
 
 def _together(task: PlanningTask, found: Plan, of_stages: tuple[OfStages, ...]) -> StagesPlan:
     """Return the best plan, with what is known of all numbers of stages."""
-    best = found.chosen.price.tokens_per_s
+    best = found.chosen.worth
     plans = [each.found for each in of_stages if each.found is not None]
-    at_most = max(best, *(each.at_most for each in of_stages))
+    unplanned = [(each.why, each.at_most) for each in of_stages if each.found is None and each.at_most is not None]
+    at_most = max(best, *(each.at_most for each in of_stages if each.at_most is not None))
     cut_off = next((plan.cut_off for plan in plans if plan.cut_off is not None and plan.at_most > best), None)
     if cut_off is None and at_most > best:
-        cut_off = next(each.why for each in of_stages if each.found is None and each.at_most > best)
+        cut_off = next(why for why, promised in unplanned if promised > best)
     ended_by = next((plan.ended_by for plan in plans if plan.ended_by is not None), None)
     simulations = sum(plan.simulations for plan in plans)
     whole = replace(found, at_most=at_most, cut_off=cut_off, ended_by=ended_by, simulations=simulations)

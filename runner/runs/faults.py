@@ -5,6 +5,7 @@ from wanbed.ground.errors import WanbedError
 DONE = 0
 OUTSIDE_TOLERANCE = 1
 REGRESSED = 1
+BEYOND_LIMIT = 1
 BAD_INPUT = 2
 NOT_COMPARABLE = 3
 NO_DATA = 4

@@ -15,6 +15,7 @@ from wanbed.testbed.network.ethernet import MTU_BYTES
 from wanbed.testbed.network.links.condition_trace import ConditionTrace
 from wanbed.testbed.network.links.link_resolution import resolve_links
 from wanbed.testbed.network.links.wan_link import LinkConditions, LinkCourse, WanLink, link_of
+from wanbed.testbed.network.price_list import PriceList, price_list
 from wanbed.testbed.network.topology_spec import TopologySpec
 
 MAX_EMULATED_HOSTS_PER_DATACENTER = 250
@@ -63,13 +64,17 @@ class Datacenter:
 
 @dataclass(frozen=True)
 class Topology:
-    """The resolved network: every datacenter, host and link, with every default filled in."""
+    """The resolved network: every datacenter, host and link, with every default filled in.
+
+    ``prices`` are None where nothing has one.
+    """
 
     datacenters: tuple[Datacenter, ...]
     intra_latency_ns: int
     intra_rate_bps: int | None
     wan: tuple[WanLink, ...]
     mtu_bytes: int = MTU_BYTES
+    prices: PriceList | None = None
 
     @cached_property
     def hosts(self) -> tuple[Host, ...]:
@@ -233,8 +238,8 @@ def resolve_topology(
     """Fill in every default.
 
     ``preset`` has the link of each pair of datacenters and is given if and only if ``spec.profile`` is set; ``traces``
-    and ``seed`` are those of ``resolve_links``. Raise InputError for names that clash, and for links that
-    ``resolve_links`` refuses.
+    and ``seed`` are those of ``resolve_links``. Raise InputError for names that clash, for links that
+    ``resolve_links`` refuses, and for prices that only some datacenters have.
     """
     names = [datacenter.name for datacenter in spec.datacenters]
     for position, name in enumerate(names):
@@ -274,6 +279,7 @@ def resolve_topology(
         spec.intra.rate,
         links,
         spec.mtu,
+        price_list(spec),
     )
 
 

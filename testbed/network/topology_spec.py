@@ -14,7 +14,7 @@ from pydantic import (
 
 from wanbed.ground.errors import shown
 from wanbed.ground.strict_model import StrictModel, is_none
-from wanbed.ground.units import RateBps, SizeBytes, format_size
+from wanbed.ground.units import RateBps, SizeBytes, UsdPerGB, UsdPerGpuHour, format_size
 from wanbed.testbed.network.ethernet import MTU_BYTES
 from wanbed.testbed.network.links.link_spec import (
     DelayNs,
@@ -82,6 +82,19 @@ class DatacenterSpec(StrictModel):
         description="Number of additional hosts that do not train, called `<name>-serving-0` and so on. Inference "
         "decodes there, and their GPUs can form a pool that only prefills (`pool` of a variant).",
         examples=[1],
+    )
+    gpu_price: UsdPerGpuHour | None = Field(
+        default=None,
+        exclude_if=is_none,
+        description="Price of an hour of one GPU that trains, in US dollars. All datacenters have one, or none.",
+        examples=["2.10USD/h"],
+    )
+    egress_price: UsdPerGB | None = Field(
+        default=None,
+        exclude_if=is_none,
+        description="Price of what is sent to other datacenters, in US dollars per GB (10^9 bytes), GiB or TB. All "
+        "datacenters have one, or none.",
+        examples=["0.05USD/GB"],
     )
 
 
@@ -154,6 +167,12 @@ class LinkSpec(WanSpec):
     )
     destination: str | None = Field(
         default=None, alias="to", description="The receiving datacenter, for one direction alone.", examples=["west"]
+    )
+    egress_price: UsdPerGB | None = Field(
+        default=None,
+        exclude_if=is_none,
+        description="Price of what is sent over this link, where it is not the sending datacenter's.",
+        examples=["0.02USD/GB"],
     )
 
     @model_validator(mode="after")

@@ -35,6 +35,8 @@ FIELDS = (
     *(f"topology.{section}.{name}" for section in ("wan", "links.0") for name in LINK),
     *(f"topology.intra.{name}" for name in ("latency", "rate")),
     *(f"topology.datacenters.0.{name}" for name in ("hosts", "gpus_per_host", "serving_hosts")),
+    *(f"topology.datacenters.0.{name}" for name in ("gpu_price", "egress_price")),
+    "topology.links.0.egress_price",
     *(f"model.{name}" for name in EXPERIMENT["model"]),
     *(f"compute.{name}" for name in ("forward", "backward", "backward_weight", "recompute", "optimizer")),
     *(f"compute.{name}" for name in ("activation", "gradient")),
@@ -57,7 +59,9 @@ digits = st.integers(1, 6000).flatmap(
 numbers = (
     digits | st.integers(0, 10**45).map(str) | st.floats().map(str) | st.sampled_from(["0", "1", "2", "1e999", "-1"])
 )
-units = st.sampled_from(["", "ns", "ms", "s", "bit", "Gbit", "Tbit", "B", "MiB", "GB", "%", "/s", " s"])
+units = st.sampled_from(
+    ["", "ns", "ms", "s", "bit", "Gbit", "Tbit", "B", "MiB", "GB", "%", "/s", " s", "USD/h", "USD/GB"]
+)
 texts = st.builds("{}{}".format, numbers, units) | st.text(max_size=20)
 
 

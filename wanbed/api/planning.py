@@ -4,7 +4,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
-from typing import get_args
+from typing import Literal, get_args
 
 from wanbed.api.argument_names import options_as_arguments
 from wanbed.api.experiment import CheckedExperiment, Experiment, checked_experiment
@@ -15,6 +15,7 @@ from wanbed.results.text import list_text
 from wanbed.runner.experiment.sweep import SweepPointSpec
 from wanbed.runner.planner.effort import Limits, seconds_limit
 from wanbed.runner.planner.families import FamiliesAsked, FamilyPrice, family_notes
+from wanbed.runner.planner.goal import Goal
 from wanbed.runner.planner.planning import Plan, SearchName, planned_points, planning_task, position_to_plan
 from wanbed.runner.planner.planning import plan as plan_task
 from wanbed.runner.planner.pricing import Spread
@@ -75,6 +76,23 @@ class VariantPlan:
         """The tokens a second that the plan expects, None without a model."""
         return self.plan.chosen.price.tokens_per_s if self.counts_tokens else None
 
+    @property
+    def usd_per_h(self) -> float | None:
+        """What the plan costs an hour, None without prices."""
+        price = self.plan.chosen.price
+        return None if price.cost is None else price.figures.usd_per_h
+
+    @property
+    def usd_per_million_tokens(self) -> float | None:
+        """What a million tokens cost, None without prices or without a model."""
+        price = self.plan.chosen.price
+        return price.figures.usd_per_million if price.cost is not None and self.counts_tokens else None
+
+    @property
+    def within_max_cost(self) -> bool:
+        """Whether the plan costs no more than was asked for; if not, it is the cheapest that was found."""
+        return self.plan.within_limit
+
 
 def plan(
     experiment: Experiment | str | PathLike[str],
@@ -83,6 +101,8 @@ def plan(
     search: SearchName = "better",
     simulations: int | None = None,
     time_limit: str | None = None,
+    objective: Literal["tokens", "cost"] = "tokens",
+    max_cost: str | None = None,
     rack: str | None = None,
     families: Sequence[str] = (),
     sync_every: int | None = None,
@@ -91,7 +111,9 @@ def plan(
     """Plan one variant of an experiment, or of that of a file: a plan for each sweep point, one without a sweep.
 
     ``variant`` is by default the first with schedule atlas, or the first of all. ``search``, ``simulations`` and
-    ``time_limit``, like "60s", are those of the command, but there is no limit of time by default. With ``rack``, the
+    ``time_limit``, like "60s", are those of the command, but there is no limit of time by default. ``objective`` is the
+    most tokens a second or the least cost of a token, by the prices of the datacenters, and ``max_cost`` the most that
+    a plan may cost, like "40USD/h" or "0.50USD/Mtoken" for a million tokens. With ``rack``, the
     address of a Ray cluster, HOST:PORT, candidates are simulated on its machines. ``families`` also prices other ways
     to train: some of "pipeline", "hierarchical", "diloco" and "atom", of which the last two average every
     ``sync_every`` iterations (default: 100), and atom loads layers at the rate ``swap``, like "12GB/s". Raise
@@ -105,30 +127,33 @@ def plan(
     checked = checked_experiment(experiment)
     with options_as_arguments():
         asked = FamiliesAsked.named(families, sync_every, swap)
+        goal = Goal.of(objective, max_cost)
         points = list(planned_points(checked.points))
         for line in left_out_of_plan(points):
             _log(line)
         time_kind = PROCESSOR if rack is None else WALL_CLOCK
         limits = Limits(simulations, None if time_limit is None else seconds_limit(time_limit), of=time_kind)
         with plan_spread(rack, _log) as spread:
-            return tuple(_planned(checked, point, variant, (search, limits), asked, spread=spread) for point in points)
+            return tuple(
+                _planned(checked, point, variant, (search, limits, goal), asked, spread=spread) for point in points
+            )
 
 
 def _planned(
     checked: CheckedExperiment,
     point: SweepPointSpec,
     variant: str | None,
-    how: tuple[SearchName, Limits],
+    how: tuple[SearchName, Limits, Goal],
     asked: FamiliesAsked,
     *,
     spread: Spread | None,
 ) -> VariantPlan:
-    search, limits = how
+    search, limits, goal = how
     position = position_to_plan(point, variant)
     name = point.spec.variants[position].name
     with prefixed(f"{point.source}: "):
         variant_written = WrittenVariant(point.spec, position, point.topology, checked.document.directory, point.values)
-        task = planning_task(variant_written, pipelines=None)
+        task = planning_task(variant_written, pipelines=None, goal=goal)
         found = plan_task(task, search, limits=limits, runners_up=_RUNNERS_UP, spread=spread, explained=True)
         if found.ended_by is not None:
             raise found.ended_by

@@ -311,3 +311,100 @@ def test_without_stages_the_answer_has_the_best_number_and_what_each_number_give
     assert chosen["best"]["placement"] == answer["chosen"]["placement"]
     given = {**written, "training": {**written["training"], "stages": best}}
     assert json.loads(planned(given, "--json").stdout)["chosen"] == answer["chosen"]
+
+
+PRICES = {
+    "east": {"gpu_price": "2USD/h", "egress_price": "0.01USD/GB"},
+    "west": {"gpu_price": "1USD/h", "egress_price": "0.01USD/GB"},
+    "north": {"gpu_price": "4USD/h", "egress_price": "0.01USD/GB"},
+}
+
+
+@pytest.mark.usefixtures("folder")
+def test_with_prices_a_script_gets_the_costs_of_each_plan() -> None:
+    answer = json.loads(planned(document({"east": 2, "west": 1}, 3, prices=PRICES), "--json").stdout)
+    chosen = answer["chosen"]
+    assert chosen["gpus_usd_per_h"] == 2 * 2.0 + 1.0
+    # Four microbatches of 1 MiB each way, and a tenth more for headers.
+    egress_usd = 2 * 4 * 2**20 * 1.1 * 0.01 / 1e9
+    assert chosen["egress_usd_per_iteration"] == pytest.approx(egress_usd)
+    usd = 5 / 3600 * chosen["iteration_time_s"] + egress_usd
+    assert chosen["usd_per_iteration"] == pytest.approx(usd)
+    assert chosen["usd_per_h"] == pytest.approx(usd * 3600 / chosen["iteration_time_s"])
+    assert chosen["usd_per_million_tokens"] == pytest.approx(usd * 1e6 / (4 * 4096))
+
+
+@pytest.mark.usefixtures("folder")
+def test_the_cheapest_tokens_are_found_and_the_dearer_datacenters_have_the_reason() -> None:
+    content = document({"east": 4, "west": 2, "north": 2}, 2, prices=PRICES)
+    done = planned(content, "--objective", "cost")
+    assert line(done.output, "datacenters") == "west"
+    text = done.output.replace("\N{NO-BREAK SPACE}", " ")
+    assert line(text, "cost").endswith("; 2.00 USD an hour: 2.00 USD for GPUs, 0 USD for bytes sent over the WAN")
+    assert "costs less a token" in line(text, "found by")
+    assert line(text, "why not east").endswith(" costs 100 % more a token")
+    answer = json.loads(planned(content, "--objective", "cost", "--json").stdout)
+    assert answer["gap"] == 0
+    assert answer["usd_per_million_tokens_at_least"] == pytest.approx(answer["chosen"]["usd_per_million_tokens"])
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_plan_stays_within_what_it_may_cost() -> None:
+    content = document({"east": 4, "west": 2, "north": 2}, 2, prices=PRICES)
+    anything, limited = (
+        json.loads(planned(content, "--json", *more).stdout)["chosen"] for more in ([], ["--max-cost", "4USD/h"])
+    )
+    assert limited["usd_per_h"] <= 4 < anything["usd_per_h"]
+    assert limited["tokens_per_s"] < anything["tokens_per_s"]
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(
+    ("limit", "least"), [("1USD/h", "2.00 USD an hour"), ("0.0001USD/Mtoken", "USD a million tokens")]
+)
+def test_where_every_plan_costs_more_the_answer_is_the_cheapest(limit: str, least: str) -> None:
+    content = document({"east": 4, "west": 2, "north": 2}, 2, prices=PRICES)
+    done = planned(content, "--max-cost", limit)
+    assert done.exit_code == 1
+    text = done.output.replace("\N{NO-BREAK SPACE}", " ")
+    assert f"\nno plan costs {limit} at most: this is the cheapest, " in text
+    assert least in text
+    assert done.stderr.endswith(f"exp.yaml: no plan found costs {limit} at most: the cheapest is shown\n")
+    answer = json.loads(planned(content, "--max-cost", limit, "--json").stdout)
+    assert (answer["within_max_cost"], answer["max_cost"], answer["gap"]) == (False, limit, 0)
+    assert answer["chosen"]["datacenters"] == ["west"]
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_search_that_is_cut_off_says_how_much_cheaper_a_plan_can_be() -> None:
+    content = document({"east": 5, "west": 4, "north": 4}, 4, prices=PRICES, links=SLOW)
+    more = ("--objective", "cost", "--search", "exhaustive", "--simulations", "1")
+    answer = json.loads(planned(content, *more, "--json").stdout)
+    chosen, least = answer["chosen"]["usd_per_million_tokens"], answer["usd_per_million_tokens_at_least"]
+    assert least < chosen
+    assert answer["gap"] == pytest.approx(chosen / least - 1)
+    less = percent_text(1 - least / chosen)
+    assert line(planned(content, *more).output, "no plan is below").endswith(
+        f", {less} less, by the bounds of what was not simulated"
+    )
+    beyond = json.loads(planned(content, *more[2:], "--max-cost", "0USD/h", "--json").stdout)
+    assert beyond["gap"] is None
+    assert beyond["usd_per_h_at_least"] == pytest.approx(4.0)
+
+
+@pytest.mark.usefixtures("folder")
+def test_without_a_model_a_million_sequences_have_a_cost() -> None:
+    content = document({"east": 2, "west": 1}, 3, prices=PRICES, model=None)
+    assert " a million sequences; " in line(planned(content).output, "cost")
+    refusal = planned(content, "--max-cost", "1USD/Mtoken")
+    assert refusal.exit_code == 2
+    assert refusal.stderr.endswith("without a model no tokens are counted: give a model, or a cost like 40USD/h\n")
+
+
+@pytest.mark.usefixtures("folder")
+def test_costs_are_not_asked_for_without_prices() -> None:
+    content = document({"east": 2, "west": 1}, 3)
+    assert "cost" not in planned(content).output
+    for option in (["--objective", "cost"], ["--max-cost", "4USD/h"]):
+        done = planned(content, *option)
+        assert (done.exit_code, "the file has no prices: give every datacenter a gpu_price" in done.stderr) == (2, True)

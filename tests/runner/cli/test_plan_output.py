@@ -114,7 +114,7 @@ def test_the_line_has_time_candidates_the_running_simulation_and_the_best_so_far
         progress_line(effort)
         == "0:00 of 5:00 of wall-clock time; 0 of 128 candidates simulated, at most 10; the next is at 41 %"
     )
-    effort.after_simulation(Priced(Candidate(4, 2, (("east", 2), ("west", 1))), Price(12.5, 1000.0, 0.5, 0)))
+    effort.after_simulation(Priced(Candidate(4, 2, (("east", 2), ("west", 1))), Price(12.5, 1000.0, 0.5, 0), 1000.0))
     clock.now_s = 61.0
     assert progress_line(effort).replace("\xa0", " ") == (
         "1:01 of 5:00 of wall-clock time; 1 of 128 candidates simulated, at most 10; "

@@ -221,7 +221,10 @@ def test_a_named_link_is_set_as_a_whole_and_keeps_its_ends() -> None:
         ("topology.links[east, west.rate=1Gbit", "no field 'links[east, west' in topology"),
         ("topology.wan[east].rate=1Gbit", "no field '[east]' in topology.wan"),
         ("topology.links[east, west].rat=1Gbit", "no field 'rat' in topology.links[east, west], did you mean 'rate'?"),
-        ("topology.links.0.source=east", "no field 'source' in topology.links.0, known here: between, events, from"),
+        (
+            "topology.links.0.source=east",
+            "no field 'source' in topology.links.0, known here: between, egress_price, events, from",
+        ),
     ],
 )
 def test_a_name_that_fits_no_entry_is_refused(override: str, text: str) -> None:

@@ -15,7 +15,7 @@ from wanbed.testbed.network.topology_spec import TopologySpec
 
 
 def priced(tokens_per_s: float, runs: tuple[tuple[str, int], ...], cells: int = 1) -> Priced:
-    return Priced(Candidate(cells, 1, runs), Price(1.0, tokens_per_s, 0.5, 0))
+    return Priced(Candidate(cells, 1, runs), Price(1.0, tokens_per_s, 0.5, 0), tokens_per_s)
 
 
 def test_a_candidate_names_the_datacenter_of_each_stage() -> None:

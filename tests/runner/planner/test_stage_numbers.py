@@ -12,6 +12,7 @@ from tests.support.runner.planner_instances import document
 from wanbed.ground.strict_model import parse_model
 from wanbed.runner.experiment.experiment_spec import ExperimentSpec
 from wanbed.runner.planner.effort import Effort, Limits
+from wanbed.runner.planner.goal import CostLimit, Goal, Objective
 from wanbed.runner.planner.planning import Plan, PlanningTask, fullest_stage, plan, planning_task
 from wanbed.runner.planner.search import NothingPricedError
 from wanbed.runner.planner.stage_numbers import (
@@ -51,7 +52,7 @@ def test_the_answer_is_the_best_of_the_plans_of_every_number(memory: dict[str, s
     each = [
         searched(planning_task(with_stages(of, number.stages), pipelines=None), Limits())
         for number in found.of_stages
-        if number.at_most
+        if number.at_most is not None
     ]
     assert found.found.chosen.price == max((one.chosen.price for one in each), key=lambda price: price.tokens_per_s)
     assert found.found.chosen.candidate.stages == found.task.stages
@@ -77,7 +78,7 @@ def test_every_number_has_an_outcome_in_order() -> None:
     for number in found.of_stages:
         assert bool(number.why) == (number.found is None)
         if number.why == "by its bound":
-            assert 0 < number.at_most <= best
+            assert 0 < present(number.at_most) <= best
     assert found.found.simulations == sum(number.found.simulations for number in found.of_stages if number.found)
 
 
@@ -131,7 +132,7 @@ def test_what_the_time_does_not_reach_leaves_a_gap() -> None:
     found = plan_stages(stage_numbers(of), limited_search(clock, 2.0, seen), limits, Effort(limits, clock=clock))
     assert len(seen) == 1
     found_of, best = found.found, found.found.chosen.price.tokens_per_s
-    late = [number.at_most for number in found.of_stages if number.why == "not reached within the limit"]
+    late = [present(number.at_most) for number in found.of_stages if number.why == "not reached within the limit"]
     assert min(late) > best
     assert (found_of.cut_off, found_of.at_most) == ("not reached within the limit", max(late))
 
@@ -171,3 +172,22 @@ def test_if_no_number_fits_the_last_refusal_is_told() -> None:
 )
 def test_the_number_is_open_where_nothing_in_the_file_fixes_it(changes: dict[str, Any], is_open: bool) -> None:
     assert leaves_stages_open(written({"east": 4}, **changes)) is is_open
+
+
+PRICES = {"east": {"gpu_price": "2USD/h"}, "west": {"gpu_price": "1USD/h"}}
+
+
+@pytest.mark.parametrize(
+    "goal", [Goal(Objective.COST), Goal(limit=CostLimit(6.0, "USD/h")), Goal(limit=CostLimit(0.5, "USD/h"))]
+)
+def test_every_number_is_planned_for_the_goal(goal: Goal) -> None:
+    of = written({"east": 4, "west": 3}, training={"memory": "40GiB"}, prices=PRICES)
+    numbers = stage_numbers(of, goal)
+    found = plan_stages(numbers, searched, Limits())
+    plans = [
+        searched(planning_task(with_stages(of, task.stages), pipelines=None, goal=goal), Limits())
+        for _, task in numbers.promising
+    ]
+    assert found.found.chosen.worth == max(each.chosen.worth for each in plans)
+    assert found.found.proven
+    assert found.found.within_limit == (goal.limit is None or goal.limit.usd > 1)

@@ -49,6 +49,7 @@ from wanbed.workloads.transport.event import (
     SegmentsSent,
     StateReceived,
 )
+from wanbed.workloads.transport.gloo_sum import GlooAllReduce
 from wanbed.workloads.transport.links_config import LinksConfig
 from wanbed.workloads.transport.peer import Peer, TransportError
 from wanbed.workloads.transport.receive_buffers import BufferPool
@@ -155,7 +156,9 @@ def _gradient_sums(config: RankConfig, computation: Computation, connections: _C
 def _all_reduce(links: LinksConfig, transport: StripedTransport) -> AllReduce:
     if links.rings.butterfly:
         return ButterflyAllReduce(links, transport)
-    return ChainAllReduce(links, transport) if links.rings.chained else RingAllReduce(links, transport)
+    if links.rings.chained:
+        return ChainAllReduce(links, transport)
+    return GlooAllReduce(links, transport) if links.rings.announced else RingAllReduce(links, transport)
 
 
 def _summing_thread(

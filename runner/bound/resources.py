@@ -21,6 +21,7 @@ from wanbed.runner.resolve.placement import Pair, StagePlace
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 from wanbed.runner.resolve.stage_rings import Ring, StageRings, ring_pairs
 from wanbed.testbed.network.topology import Topology, at_best
+from wanbed.workloads.transport.gloo_sum import gloo_cut
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,13 +158,13 @@ class RingTimes:
 def ring_times(
     variant: PipelineVariant, resources: Resources, stage: int, last_backward_ns: float, parts: int = 1
 ) -> RingTimes:
-    """Return the times of a stage's rings; 0 without gradients, and for an all-reduce that is not wanbed's own.
+    """Return the times of a stage's rings; 0 without gradients, and for an all-reduce of NCCL's.
 
     ``last_backward_ns`` is how long the last backward of a replica takes at most, of which buckets make use. Of a ring
     through so many equal ``parts`` the loads are those that arrive in the first part.
     """
     rings, sizes_bytes = variant.rings(stage), variant.buckets_bytes(stage)
-    if not rings.levels or min(sizes_bytes) < variant.pipelines or not variant.transport.sums_over_transport:
+    if not rings.levels or min(sizes_bytes) < variant.pipelines or variant.transport.is_nccl:
         # With fewer bytes than replicas some segments are empty, and nobody waits for those.
         return RingTimes()
     hidden_ns = last_backward_ns * (1 - 1 / len(sizes_bytes))
@@ -174,7 +175,12 @@ def ring_times(
     if len(rings.levels) > 1:
         return _nested_times(rings, resources, sizes_bytes, hidden_ns)
     hops, replicas = rings.pairs, variant.pipelines
-    bucket_bits = 8.0 * 2 * (replicas - 1) * (min(sizes_bytes) // replicas)
+    segment_bytes = min(sizes_bytes) // replicas
+    if variant.transport.is_gloo:
+        # The largest one crosses each hop once less often than all others together.
+        start, end = gloo_cut(sizes_bytes[0], 1, replicas).segments[0]
+        segment_bytes = (sizes_bytes[0] - end + start) // (replicas - 1)
+    bucket_bits = 8.0 * 2 * (replicas - 1) * segment_bytes
     hop_bits = len(sizes_bytes) * bucket_bits
     latencies_ns = [resources.latency_ns(hop) for hop in hops]
     twice_ns = 2 * sum(latencies_ns)

@@ -196,7 +196,7 @@ def _swapping(point: SweepPoint, variant: PipelineVariant) -> SwapSettings | Non
 def _links(point: SweepPoint, variant: PipelineVariant, setting: SharedConfig, place: StagePlace) -> LinksConfig:
     placement = variant.placement
     whole = variant.virtual is None
-    sums = any(variant.work.gradient_bytes) and variant.transport.sums_over_transport
+    sums = any(variant.work.gradient_bytes) and _sums_over_transport(point, variant)
     overlaps = variant.overlaps_all_reduce and variant.work.gradient_bytes[place.stage] > 0
     sums = sums and not variant.is_star
     seldom = variant if isinstance(variant, LocalUpdatesVariant) and not variant.is_star else None
@@ -219,6 +219,7 @@ def _links(point: SweepPoint, variant: PipelineVariant, setting: SharedConfig, p
             norm=_ring_config(variant, setting, variant.norm_ring) if variant.norm_ring else None,
             butterfly=bool(sums and variant.transport.is_butterfly),
             chained=bool(sums and variant.transport.is_chain),
+            announced=bool(sums and variant.transport.is_gloo),
             sums=variant.sums_an_iteration if sums else 1,
         ),
         star=_star(point, variant, setting, place),
@@ -285,7 +286,7 @@ def _exchanges(variant: PipelineVariant, setting: SharedConfig, place: StagePlac
 def _collective(
     point: SweepPoint, variant: PipelineVariant, setting: SharedConfig, place: StagePlace
 ) -> CollectiveConfig | None:
-    if isinstance(variant, BaselineVariant) or variant.transport.sums_over_transport:
+    if isinstance(variant, BaselineVariant) or _sums_over_transport(point, variant):
         return None
     replicas = variant.placement.replicas(place.stage)
     return CollectiveConfig(
@@ -299,6 +300,10 @@ def _collective(
         store_port=FIRST_PORT + len(variant.placement.places) + place.stage,
         timeout_ns=setting.patience.rendezvous_timeout_ns(point),
     )
+
+
+def _sums_over_transport(point: SweepPoint, variant: PipelineVariant) -> bool:
+    return variant.transport.sums_over_transport(on_device=point.spec.compute.backend.sums_on_device)
 
 
 def _boundary(variant: PipelineVariant, setting: SharedConfig, place: StagePlace, step: int) -> BoundaryConfig:

@@ -52,7 +52,7 @@ def _not_relayed(point: SweepPoint) -> Iterator[Exclusion]:
             f"{where}transport.all_reduce",
             f"{transport.all_reduce} {own}",
             _ELSEWHERE,
-            when=not transport.sums_over_transport,
+            when=not transport.sums_over_transport(on_device=point.spec.compute.backend.sums_on_device),
         )
         yield Exclusion(
             f"{where}transport.congestion",

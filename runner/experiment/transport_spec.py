@@ -111,10 +111,12 @@ class TransportSpec(StrictModel):
         "part over the WAN with its counterparts. It needs as many replicas in each. `butterfly`: each of k replicas "
         "owns 1/k of the gradients; all send it their parts at once, and it sends the sum back to all, as sharded "
         "parameter servers do. `chain`: a reduce along a chain of the replicas to the first of them, and then a "
-        "broadcast from it, as NCCL has both and a central parameter server uses them. `nccl` (between GPUs) and "
-        "`gloo` are torch's; they open their own sockets and need all replicas in one datacenter. `nccl-shared` is "
-        "NCCL where replicas on different hosts may share a real GPU, which NCCL does not promise to support. A "
-        "simulation treats torch's as the ring.",
+        "broadcast from it, as NCCL has both and a central parameter server uses them. `gloo`: the ring as Gloo runs "
+        "it, in chunks of up to 1 MiB, two at once, each sent once its receiver has announced that it waits for it. "
+        "Where torch computes, Gloo itself sums. `nccl` is NCCL's, between GPUs that torch computes on. Both libraries "
+        "open their own sockets and need all replicas in one datacenter. `nccl-shared` is NCCL where replicas on "
+        "different hosts may share a real GPU, which NCCL does not promise to support. A simulation treats NCCL's as "
+        "the ring.",
         examples=["gloo"],
     )
     all_reduce_overlap: Truth = Field(
@@ -174,10 +176,22 @@ class TransportSpec(StrictModel):
         """True if messages between stages come into buffers, and do not wait for the receiver's GPU."""
         return self.receive == INTO_BUFFERS
 
+    def sums_over_transport(self, *, on_device: bool) -> bool:
+        """Tell whether gradients are summed over the connections of all other traffic, in place of torch's own.
+
+        ``on_device`` is whether torch's collectives can sum what is computed, as Gloo then does itself.
+        """
+        return not self.is_nccl and not (self.is_gloo and on_device)
+
     @property
-    def sums_over_transport(self) -> bool:
-        """True if gradients are summed over the connections of all other traffic, in place of torch's own."""
-        return self.all_reduce in {"ring", "hierarchical", "butterfly", "chain"}
+    def is_nccl(self) -> bool:
+        """True if NCCL sums the gradients."""
+        return self.all_reduce in {"nccl", "nccl-shared"}
+
+    @property
+    def is_gloo(self) -> bool:
+        """True if gradients are summed as Gloo does it."""
+        return self.all_reduce == "gloo"
 
     @property
     def is_hierarchical(self) -> bool:
@@ -197,7 +211,7 @@ class TransportSpec(StrictModel):
     @property
     def has_buckets(self) -> bool:
         """True if gradients may be summed in buckets, beside backwards."""
-        return self.sums_over_transport and not self.is_chain
+        return self.all_reduce in {"ring", "hierarchical", "butterfly"}
 
     @property
     def sums_in_buckets(self) -> bool:

@@ -20,9 +20,9 @@ def check_all_reduce(written: WrittenVariant, placement: Placement) -> None:
     compute, transport = written.spec.compute, written.variant.transport
     collective = transport.all_reduce
     where = f"{written.field}.transport.all_reduce"
-    if transport.sums_over_transport:
+    if transport.sums_over_transport(on_device=compute.backend.sums_on_device):
         _check_overlap(written, placement)
-        if transport.is_hierarchical or transport.is_butterfly or transport.is_chain:
+        if collective != "ring":
             check_exclusions(_single(where, placement))
         if transport.is_hierarchical:
             _check_levels(where, placement)

@@ -26,6 +26,7 @@ from wanbed.testbed.network.topology import Topology
 from wanbed.workloads.message import MessageKind
 from wanbed.workloads.schedules.planning.cell_plan import BoundaryCosts, CellCosts
 from wanbed.workloads.transport.frame import HEADER_BYTES, Cutting
+from wanbed.workloads.transport.gloo_sum import gloo_ns
 
 
 def cell_costs(topology: Topology, variant: PipelineVariant) -> CellCosts:
@@ -97,7 +98,7 @@ def between_iterations_ns(
     With P replicas, A bytes and rate R of the slowest hop, a ring takes ``2 (P - 1) / P x A / R``, and at least
     ``2 (P - 1)`` latencies. Of hierarchical rings those across follow those inside, and are followed by them. The rings
     of all stages share the trunks that they cross. A butterfly sends twice 1/P of A over each of its hops. A chain
-    sends A to one replica, and then from it.
+    sends A to one replica, and then from it. Of Gloo's chunks there are two in a round trip at most.
     """
     found = []
     of_stages = [
@@ -123,6 +124,8 @@ def between_iterations_ns(
                 send_ns = crossing * level_bytes * 8 * 1e9 / bits_per_s / segments
                 if rings.chained:
                     all_reduce_ns += ceil(send_ns + steps * latency_ns)
+                elif transport.is_gloo:
+                    all_reduce_ns += ceil(gloo_ns(level_bytes, size, bits_per_s, max(path.rtt_ns for path in paths)))
                 else:
                     all_reduce_ns += ceil(max(steps * latency_ns, send_ns + rounds * latency_ns))
         found.append(all_reduce_ns + optimizer_ns)

@@ -16,9 +16,9 @@ def equal_parts(variant: PipelineVariant) -> int:
     """Return the largest number of provably equal parts into which the pipelines divide, 1 if there are none.
 
     Each stage must be in a single datacenter, no ring may have empty segments, replicas may not synchronise over a
-    star or sum in a butterfly or along a chain, no optimizer step may wait for a number that goes round all ranks,
-    and no compute times may be drawn. A part consists of consecutive pipelines in whole DP-cells. No other part uses
-    its hosts, its places share hosts in the same way in every part, and the GPUs there have the same times.
+    star or sum in a butterfly, along a chain or as Gloo does, no optimizer step may wait for a number that goes round
+    all ranks, and no compute times may be drawn. A part consists of consecutive pipelines in whole DP-cells. No other
+    part uses its hosts, its places share hosts in the same way in every part, and the GPUs there have the same times.
     """
     placement, pipelines = variant.placement, variant.pipelines
     if (
@@ -27,6 +27,7 @@ def equal_parts(variant: PipelineVariant) -> int:
         or variant.norm_ring
         or variant.transport.is_butterfly
         or variant.transport.is_chain
+        or variant.transport.is_gloo
         or any(
             0 < size_bytes < pipelines
             for stage in range(placement.stages)

@@ -142,7 +142,7 @@ def _of_variant(spec: ExperimentSpec, topology: Topology, variant: VariantSpec) 
                 yield NotModelled("transport.congestion", text, variants=names)
     elif any(impaired):
         yield NotModelled("transport.model", "ideal over links with loss or jitter", variants=names)
-    if not transport.sums_over_transport:
+    if transport.is_nccl:
         yield NotModelled("transport.all_reduce", transport.all_reduce, variants=names)
     if not transport.overlap and _takes_early(spec, topology, transport):
         yield NotModelled("transport.overlap", "false with windows beyond what the links hold", variants=names)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from wanbed.workloads.transport.all_reduce import Add
 from wanbed.workloads.transport.event import SegmentReceived, SegmentsSent
 from wanbed.workloads.transport.links_config import LinksConfig
-from wanbed.workloads.transport.ring_round import RingRound
+from wanbed.workloads.transport.ring_round import RingRound, SegmentCut
 from wanbed.workloads.transport.striped_transport import StripedTransport
 
 _RING = 0
@@ -54,8 +54,7 @@ class ChainAllReduce:
             element_bytes,
             self._position,
             self.replicas,
-            connections=self._ring.connections,
-            chained=True,
+            cut=SegmentCut.chained(data.nbytes, element_bytes, self.replicas, self._ring.connections),
         )
         transport.open_ring(whole.window, _RING)
         transport.send_segment(_RING, iteration, whole.steps.start, *whole.first_segment())

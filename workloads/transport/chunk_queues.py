@@ -60,12 +60,13 @@ class ChunkQueue:
 class CreditQueue(ChunkQueue):
     """Chunks for a peer that holds them for a while. At most a window of them is at the peer or on its way there.
 
-    No chunk is ready until ``resize`` sets the window.
+    No chunk is ready until ``resize`` sets the window. With a window from the beginning none is ready until the peer
+    gives credit for it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, window: int = 0) -> None:
         super().__init__()
-        self._window = 0
+        self._window = window
         self._credit = 0
 
     @property
@@ -79,7 +80,7 @@ class CreditQueue(ChunkQueue):
         return self._chunks.popleft()
 
     def grant(self, chunks: int) -> None:
-        """Add credit for chunks that the peer has used. Raise FrameError if it was sent fewer."""
+        """Add credit for chunks that the peer has used, or waits for. Raise FrameError if it is beyond the window."""
         self._credit += chunks
         if self._credit > self._window:
             raise FrameError(f"it gives credit for {self._credit - self._window} chunks more than it was sent")

@@ -105,6 +105,9 @@ class StarConfig:
         return self.ranks[1:] if rank == self.gatherer else (self.gatherer,)
 
 
+ANNOUNCED_AT_ONCE = 2
+"""The most chunks that a replica announces before they have come."""
+
 NORM_BYTES = 4
 """The size of what goes round the ring of the gradient norm: one number in fp32."""
 
@@ -226,6 +229,8 @@ class RingsConfig:
     - ``norm``: the ring of all ranks over which the gradient norm is all-reduced in every iteration, None where
       optimizer steps do not wait for it. Its neighbours may be those of another ring.
     - ``chained``: whether the replicas reduce along a chain to the first of their ring, and broadcast from it.
+    - ``announced``: whether the replicas sum as Gloo does, and each chunk is sent once the next replica has announced
+      that it waits for it.
     - ``butterfly``: whether the replicas sum in a butterfly. Each of ``replicas`` is then a pair of this rank and
       another one.
 
@@ -239,12 +244,16 @@ class RingsConfig:
     butterfly: bool = False
     sums: int = 1
     chained: bool = False
+    announced: bool = False
 
     def __post_init__(self) -> None:
         if self.butterfly and any(len(ring.ranks) != 2 for ring in self.replicas):
             raise ValueError("butterfly: the replicas exchange pair by pair: give rings of two")
-        if self.chained and (self.butterfly or self.buckets or len(self.replicas) > 1):
-            raise ValueError("chained: the replicas sum as one along a single ring: give no other, and no buckets")
+        for name in ("chained", "announced"):
+            if getattr(self, name) and (self.butterfly or self.buckets or len(self.replicas) > 1):
+                raise ValueError(f"{name}: the replicas sum as one along a single ring: give no other, and no buckets")
+        if self.chained and self.announced:
+            raise ValueError("announced: the segments of a chain are not: give one of both")
         if self.buckets < 0:
             raise ValueError(f"buckets: {self.buckets} is below 0")
         if self.buckets and not self.replicas:

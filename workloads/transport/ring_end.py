@@ -7,7 +7,7 @@ from wanbed.workloads.transport.chunk_queues import CreditQueue, QueuedChunk
 from wanbed.workloads.transport.event import Event, SegmentReceived, SegmentsSent
 from wanbed.workloads.transport.frame import FrameError, FrameHeader, FrameKind
 from wanbed.workloads.transport.link import Link
-from wanbed.workloads.transport.links_config import LinksConfig
+from wanbed.workloads.transport.links_config import ANNOUNCED_AT_ONCE, LinksConfig
 from wanbed.workloads.transport.peer import Peer
 from wanbed.workloads.transport.receive_buffers import BufferPool
 from wanbed.workloads.transport.ring_round import RingRound
@@ -31,8 +31,9 @@ class RingEnd:
     """One rank in the ring ``config.rings.every[ring]``, between its ``previous`` and its ``following`` rank.
 
     ``kind`` is that of its chunks, which those of the ring of the gradient norm have to themselves.
-    ``queue`` leads to the next replica; it is closed until ``resize`` sets its window. Arriving chunks are reported as
-    SegmentReceived. ``blank`` chunks are passed on instead, once ``pass_on`` has set the round.
+    ``queue`` leads to the next replica; it is closed until ``resize`` sets its window, and where chunks are announced,
+    until the next replica has announced one. Arriving chunks are reported as SegmentReceived. ``blank`` chunks are
+    passed on instead, once ``pass_on`` has set the round.
     """
 
     def __init__(
@@ -48,14 +49,14 @@ class RingEnd:
         own = rings.every[ring]
         self.previous, self.following = own.neighbours(config.rank)
         self.kind = FrameKind.NORM if of_norm else FrameKind.SEGMENT
-        self.queue = CreditQueue()
+        self.queue = CreditQueue(0 if of_norm or not rings.announced else ANNOUNCED_AT_ONCE)
         self._config, self._ring = config, ring
         self._steps = 2 * (len(own.ranks) - 1)
         self._all_reduces = config.iterations if of_norm else rings.all_reduces(config.iterations)
         self._pool = pool
         self._report = report
         self._unaccepted = 0
-        self._awaited = False
+        self._most_left: int | None = None
         self._arrived: Callable[[SegmentReceived], None] = self._pass if blank else report
         self._round: RingRound | None = None
         self._early: list[SegmentReceived] = []
@@ -98,9 +99,9 @@ class RingEnd:
         self.queue.add(QueuedChunk(header, payload, self))
         self._unaccepted += 1
 
-    def notify_when_sent(self) -> None:
-        """Report SegmentsSent once the kernel has accepted all that is queued."""
-        self._awaited = True
+    def notify_when_sent(self, most_left: int = 0) -> None:
+        """Report SegmentsSent once the kernel has accepted all that is queued but ``most_left`` chunks."""
+        self._most_left = most_left
         self._report_if_sent()
 
     def begun(self) -> None:
@@ -112,8 +113,8 @@ class RingEnd:
         self._report_if_sent()
 
     def _report_if_sent(self) -> None:
-        if self._awaited and not self._unaccepted:
-            self._awaited = False
+        if self._most_left is not None and self._unaccepted <= self._most_left:
+            self._most_left = None
             self._report(SegmentsSent(self._ring))
 
     def place(self, link: Link, header: FrameHeader) -> _Arrival:

@@ -13,6 +13,7 @@ after the other while its backward goes on.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 from wanbed.workloads.transport.event import SegmentReceived
 from wanbed.workloads.transport.frame import CHUNK_BYTES
@@ -54,13 +55,19 @@ def cut_segments(total_bytes: int, element_bytes: int, replicas: int) -> tuple[t
 
     Raise ValueError if the data is not a whole number of elements, or an element is larger than a chunk.
     """
+    elements = count_elements(total_bytes, element_bytes)
+    bounds = [elements * index // replicas * element_bytes for index in range(replicas + 1)]
+    return tuple(pairwise(bounds))
+
+
+def count_elements(total_bytes: int, element_bytes: int) -> int:
+    """Return how many elements data has. Raise ValueError as ``cut_segments`` does."""
     if not 1 <= element_bytes <= LEAST_CHUNK_BYTES:
         raise ValueError(f"element_bytes: {element_bytes} is not 1 to {LEAST_CHUNK_BYTES}")
     elements, left = divmod(total_bytes, element_bytes)
     if left:
         raise ValueError(f"{total_bytes} bytes are no whole number of elements of {element_bytes} bytes")
-    bounds = [elements * index // replicas * element_bytes for index in range(replicas + 1)]
-    return tuple(pairwise(bounds))
+    return elements
 
 
 def ring_chunk_bytes(total_bytes: int, element_bytes: int, replicas: int, connections: int = 1) -> int:
@@ -84,11 +91,39 @@ def ring_window_chunks(segments: Sequence[int], chunk_bytes: int) -> int:
     return max(*segments, min(sum(segments), _EARLY_BYTES // chunk_bytes)) or 1
 
 
+class SegmentCut(NamedTuple):
+    """The cut of data into the segments that go round a ring, and these into chunks: starts and ends, in bytes."""
+
+    segments: tuple[tuple[int, int], ...]
+    chunk_bytes: int
+
+    @staticmethod
+    def even(total_bytes: int, element_bytes: int, replicas: int, connections: int) -> "SegmentCut":
+        """Cut into a segment for each replica."""
+        return SegmentCut(
+            cut_segments(total_bytes, element_bytes, replicas),
+            ring_chunk_bytes(total_bytes, element_bytes, replicas, connections),
+        )
+
+    @staticmethod
+    def chained(total_bytes: int, element_bytes: int, replicas: int, connections: int) -> "SegmentCut":
+        """Cut into one segment, which the second replica sends first, and empty ones.
+
+        It is summed on its way to the first replica, and copied on the way from that to the last one.
+        """
+        ((start, end),), chunk_bytes = SegmentCut.even(total_bytes, element_bytes, 1, connections)
+        return SegmentCut(((0, 0), (start, end), *[(end, end)] * (replicas - 2)), chunk_bytes)
+
+    def chunks(self, segment: int) -> int:
+        """Return the number of chunks in a segment."""
+        start, end = self.segments[segment]
+        return -(-(end - start) // self.chunk_bytes)
+
+
 class RingRound:
     """The expected and the received chunks in one all-reduce of ``data``, or in some steps of it.
 
-    ``ring`` is the number of the ring that it goes round. ``chained`` data is one segment, which the second replica
-    sends first: summed on its way to the first replica, and copied on the way from that to the last one.
+    ``ring`` is the number of the ring that it goes round, ``cut`` how the data is cut, by default evenly.
 
     Raises ValueError if ``data`` is not a whole number of elements.
     """
@@ -104,20 +139,16 @@ class RingRound:
         connections: int = 1,
         ring: int = 0,
         steps: range | None = None,
-        chained: bool = False,
+        cut: SegmentCut | None = None,
     ) -> None:
         self.iteration, self.ring = iteration, ring
         self.steps = range(2 * (replicas - 1)) if steps is None else steps
         """The steps of the ring that are made, by default all."""
         self._data = data.cast("B")
-        cut = 1 if chained else replicas
-        self._segments = cut_segments(self._data.nbytes, element_bytes, cut)
-        if chained:
-            end = self._data.nbytes
-            self._segments = ((0, 0), *self._segments, *[(end, end)] * (replicas - 2))
+        cut = cut or SegmentCut.even(self._data.nbytes, element_bytes, replicas, connections)
+        self._segments, self._chunk_bytes = cut
         self._steps = ring_steps(position, replicas)
-        self._chunk_bytes = ring_chunk_bytes(self._data.nbytes, element_bytes, cut, connections)
-        counts = [-(-(end - start) // self._chunk_bytes) for start, end in self._segments]
+        counts = [cut.chunks(segment) for segment in range(replicas)]
         self.window = ring_window_chunks(counts, self._chunk_bytes)
         """The most chunks that may be at a replica or on their way there."""
         self._missing = [counts[step.receives] for step in self._steps]
@@ -133,11 +164,14 @@ class RingRound:
 
     def first_segment(self) -> tuple[int, Sequence[tuple[int, memoryview]]]:
         """Return the size in bytes of the segment that this replica sends first, and its chunks with their offsets."""
-        start, end = self._segments[self._steps[self.steps.start].sends]
-        step = self._chunk_bytes
-        return end - start, [
-            (at, self._data[start + at : min(end, start + at + step)]) for at in range(0, end - start, step)
-        ]
+        step = self.steps.start
+        start, end = self._segments[self._steps[step].sends]
+        return end - start, [(at, self.chunk(step, at)[1]) for at in range(0, end - start, self._chunk_bytes)]
+
+    def chunk(self, step: int, offset: int) -> tuple[int, memoryview]:
+        """Return the size in bytes of the segment that this replica sends in a step, and its chunk at an offset."""
+        start, end = self._segments[self._steps[step].sends]
+        return end - start, self._data[start + offset : min(end, start + offset + self._chunk_bytes)]
 
     def awaits(self, chunk: SegmentReceived) -> bool:
         """Return whether the chunk is of this all-reduce, and of one of the steps that are made."""

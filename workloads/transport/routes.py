@@ -47,9 +47,9 @@ class Routes:
             each.rank: Exchange(config, each, peers[each.rank], pool=pool, report=report) for each in config.exchanges
         }
         of_replicas = len(config.rings.replicas)
-        # A butterfly sums the chunks of several peers together, a chain all before any is broadcast: the rank passes on
-        # even blank ones.
-        held = config.rings.butterfly or config.rings.chained
+        # A butterfly sums the chunks of several peers together, a chain all before any is broadcast, and Gloo announces
+        # each: the rank passes on even blank ones.
+        held = config.rings.butterfly or config.rings.chained or config.rings.announced
         self.rings = [
             RingEnd(config, ring, pool, report, blank=blank and not (held and ring < of_replicas))
             for ring in range(len(config.rings.every))

@@ -124,7 +124,7 @@ class StripedTransport:
         self._request(queue)
 
     def give_segment_credit(self, chunks: int, ring: int) -> None:
-        """Let the previous replica send ``chunks`` more chunks, after as many have been used."""
+        """Let the previous replica send ``chunks`` more chunks: as many have been used, or are awaited."""
         end = self._ring(ring)
         self._request(lambda: self._routes.links[end.previous].give_credit(end.kind, chunks))
 
@@ -136,9 +136,10 @@ class StripedTransport:
         end = self._ring(ring.ring)
         self._request(lambda: end.pass_on(ring))
 
-    def notify_when_segments_sent(self, ring: int) -> None:
-        """Report SegmentsSent once the kernel has accepted all that ``send_segment`` queued for that ring."""
-        self._request(self._ring(ring).notify_when_sent)
+    def notify_when_segments_sent(self, ring: int, most_left: int = 0) -> None:
+        """Report SegmentsSent once the kernel has accepted what ``send_segment`` queued, but ``most_left`` chunks."""
+        end = self._ring(ring)
+        self._request(lambda: end.notify_when_sent(most_left))
 
     def send_part(self, number: int, parts: int, payload: memoryview) -> None:
         """Queue a part of a sum over the star for the rank that gathers; there, the sum of ``parts`` for all others.

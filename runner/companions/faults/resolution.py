@@ -79,7 +79,8 @@ def fault_refusals(point: SweepPointSpec, variants: Sequence[ResolvedVariant]) -
         return
     # Before a simulation says that another engine lets them fail.
     for position, variant in enumerate(variants):
-        yield from _not_failing(f"variants.{position}", variant, restarts=spec.recovery == "restart")
+        restarts, on_device = spec.recovery == "restart", backend.sums_on_device
+        yield from _not_failing(f"variants.{position}", variant, restarts=restarts, on_device=on_device)
     if spec.engine == "simulate":
         yield from _not_simulated(spec.fail, variants)
     for position, entry in enumerate(spec.fail):
@@ -115,7 +116,7 @@ def _not_simulated(faults: Sequence[FaultSpec], variants: Sequence[ResolvedVaria
         )
 
 
-def _not_failing(where: str, variant: ResolvedVariant, *, restarts: bool) -> Iterator[Exclusion]:
+def _not_failing(where: str, variant: ResolvedVariant, *, restarts: bool, on_device: bool) -> Iterator[Exclusion]:
     name, transport = variant.spec.schedule, variant.transport
     replicas = isinstance(variant, LocalUpdatesVariant)
     yield Exclusion(
@@ -159,7 +160,7 @@ def _not_failing(where: str, variant: ResolvedVariant, *, restarts: bool) -> Ite
         f"{where}.transport.all_reduce",
         f"{transport.all_reduce} does not end at once where a rank fails",
         "give ring",
-        when=not transport.sums_over_transport,
+        when=not transport.sums_over_transport(on_device=on_device),
         leave="fail",
     )
 

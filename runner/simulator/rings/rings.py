@@ -13,6 +13,7 @@ from wanbed.runner.simulator.channels.wan_traffic import Crossing
 from wanbed.runner.simulator.rings.butterfly import Butterfly, ButterflyCut
 from wanbed.runner.simulator.rings.chain import Chain, ChainCut
 from wanbed.runner.simulator.rings.chunked_ring import ChunkedRing
+from wanbed.runner.simulator.rings.gloo_ring import GlooRing
 from wanbed.runner.simulator.rings.ring import NestedRing, Ring
 from wanbed.runner.simulator.rings.ring_all_reduce import Done, RingCut, SharedRing, SparseRing, all_reduce_ends_ns
 from wanbed.workloads.transport.frame import HEADER_BYTES
@@ -88,6 +89,9 @@ class Rings:
             if variant_rings.chained:
                 self._rings[stage] = self._chain(stage, variant_rings.pairs)
                 continue
+            if network.variant.transport.is_gloo:
+                self._rings[stage] = self._gloo(stage, variant_rings.pairs)
+                continue
             if stage in apart:
                 self._rings[stage] = self.apart[stage] = PrivateRing(network, levels[0][0], ring_cut(network, stage)[1])
                 continue
@@ -137,6 +141,13 @@ class Rings:
         cut = ChainCut.of(size_bytes, max(connections), header_bytes=HEADER_BYTES if followed else None)
         self._crossing += zip(hops, channels, strict=True)
         return Chain(channels, connections, cut, self._events)
+
+    def _gloo(self, stage: int, hops: Sequence[Ends]) -> Ring:
+        network, channels = self._network, [self._channels[ends] for ends in hops]
+        connections = [network.connections_between(ends) for ends in hops]
+        backs = [self._channels.get(ends[::-1]) for ends in hops]
+        self._crossing += zip(hops, channels, strict=True)
+        return GlooRing(channels, connections, max(network.variant.buckets_bytes(stage)), self._events, backs)
 
     def has_gradients(self, stage: int) -> bool:
         """Return whether the replicas of ``stage`` have gradients to all-reduce."""

@@ -29,6 +29,7 @@ def rings_apart(network: Network[PipelineVariant], others: Collection[Ends]) -> 
         or variant.varies
         or variant.transport.is_butterfly
         or variant.transport.is_chain
+        or variant.transport.is_gloo
         or not variant.sums_every_iteration
         or network.topology.intra_rate_bps is None
     ):

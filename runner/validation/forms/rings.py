@@ -1,4 +1,4 @@
-"""Check data parallelism against closed forms: in buckets, hierarchical, as a butterfly or chain, uneven."""
+"""Check data parallelism against closed forms: in buckets, hierarchical, as a butterfly, chain or Gloo, uneven."""
 
 from typing import Any
 
@@ -117,6 +117,21 @@ def reduce_and_broadcast(simulate: Simulate) -> LawCheck:
     )
 
 
+def announced_chunks(simulate: Simulate) -> LawCheck:
+    """Check that of Gloo's chunks, n in each of two passes, two are under way, each of which has been announced.
+
+    Those of a pass follow each other where one takes longer than a round trip. Otherwise there are two in a round trip.
+    """
+    chunks = 3 * 4
+    chunk_ns = 1024 * 1024 * 100
+    return LawCheck(
+        "all-reduce of 16 MiB as Gloo does it over 4 replicas 50 ms apart, 80 Mbit/s; without a rate",
+        "2 (2 c + n p / W), 2 n c",
+        (2 * (2 * _LATENCY_MS * MS + chunks * chunk_ns), 2 * chunks * _LATENCY_MS * MS),
+        _with_and_without_a_rate_ns(simulate, "gloo", "16MiB"),
+    )
+
+
 def _with_and_without_a_rate_ns(simulate: Simulate, all_reduce: str, gradient: str) -> tuple[int, ...]:
     """Return how long an all-reduce between replicas takes at 80 Mbit/s between each two, and without a rate."""
     rates: tuple[dict[str, str], ...] = ({"node_pair_rate": "80Mbit"}, {})
@@ -221,6 +236,7 @@ RINGS: tuple[ClosedForm, ...] = (
     hierarchical_buckets,
     butterfly_all_reduce,
     reduce_and_broadcast,
+    announced_chunks,
 )
 
 

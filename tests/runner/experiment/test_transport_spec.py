@@ -64,7 +64,8 @@ def test_rings_of_wanbeds_own_sum_in_buckets_where_they_overlap_and_libraries_ne
 ) -> None:
     spec = TransportSpec.model_validate({"all_reduce": all_reduce})
     assert (spec.has_buckets, spec.is_hierarchical, spec.sums_in_buckets) == (buckets, hierarchical, False)
-    assert spec.sums_over_transport == (buckets or spec.is_chain)
+    assert spec.sums_over_transport(on_device=True) == (buckets or spec.is_chain)
+    assert spec.sums_over_transport(on_device=False) == (buckets or spec.is_chain or spec.is_gloo)
     if buckets:
         assert TransportSpec.model_validate({"all_reduce": all_reduce, "all_reduce_overlap": True}).sums_in_buckets
     else:

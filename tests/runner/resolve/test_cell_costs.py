@@ -210,6 +210,14 @@ def test_a_chain_sends_all_there_and_back_and_takes_all_hops_latencies() -> None
     assert between(topology, placement, transport=chain) == (200 * MS + 6 * 40 * MS,)
 
 
+def test_gloo_sends_two_chunks_in_a_round_trip() -> None:
+    # 1 MB in 8 chunks of 12.5 ms at 80 Mbit/s, of which each pass sends 6, and a round trip of 80 ms.
+    topology = network()
+    placement = place_stages(topology, 1, 4, [["east"], ["east"], ["west"], ["west"]])
+    gloo = TransportSpec(model="ideal", all_reduce="gloo")
+    assert between(topology, placement, transport=gloo) == (2 * (3 * (80 * MS + 12_500_000) + 12_500_000),)
+
+
 def test_gradients_of_no_bytes_take_no_time() -> None:
     topology = network()
     placement = place_stages(topology, 1, 2, [["east"], ["west"]])

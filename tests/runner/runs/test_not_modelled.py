@@ -173,9 +173,9 @@ UDP_FLOW = {"name": "b", "from": "west", "to": "east", "protocol": "udp", "rate"
             id="requests that wait behind what the network has taken",
         ),
         pytest.param(
-            {"variants": [variant("a", all_reduce="gloo"), variant("b")], **TORCH},
+            {"variants": [variant("a", all_reduce="nccl"), variant("b", all_reduce="gloo")], **TORCH},
             (
-                NotModelled("transport.all_reduce", "gloo", variants=("a",)),
+                NotModelled("transport.all_reduce", "nccl", variants=("a",)),
                 NotModelled("compute.sharing", "2", variants=("a", "b")),
             ),
             id="collectives of torch and GPUs that ranks share",

@@ -124,7 +124,8 @@ class Mesh:
     With ``window_bytes`` they are joined by TCP over loopback, in segments of an Ethernet's size and such windows.
 
     With D ``datacenters`` of as many replicas there are rings inside each of them and rings of counterparts. In a
-    ``butterfly`` there is one for each two replicas. ``chained`` replicas reduce and broadcast along their ring.
+    ``butterfly`` there is one for each two replicas. ``chained`` replicas reduce and broadcast along their ring,
+    ``announced`` ones sum as Gloo does.
 
     Rank ``pipeline x S + stage``. ``by_hand`` are ranks that a test plays: their sockets are in ``bare``, by rank and
     then by peer. C = 0 shares nothing. ``turns`` are those of every boundary and direction, in terms of the first cell.
@@ -141,6 +142,7 @@ class Mesh:
         datacenters: int = 1,
         butterfly: bool = False,
         chained: bool = False,
+        announced: bool = False,
         microbatches: int = 1,
         iterations: int = 1,
         connections: int = 2,
@@ -183,7 +185,7 @@ class Mesh:
                     neighbours,
                     iterations,
                     BoundariesConfig(previous, following, microbatches),
-                    rings=RingsConfig(rings, butterfly=butterfly, chained=chained),
+                    rings=RingsConfig(rings, butterfly=butterfly, chained=chained, announced=announced),
                     window_bytes=window_bytes,
                 )
             )

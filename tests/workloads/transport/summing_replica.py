@@ -1,4 +1,4 @@
-"""A replica that sums over the transport in a thread: in a ring, as a butterfly or along a chain, as is configured."""
+"""A replica that sums over the transport in a thread: in a ring, as a butterfly, along a chain, or as Gloo does."""
 
 import threading
 from collections.abc import Callable
@@ -9,6 +9,7 @@ from wanbed.workloads.transport.all_reduce import AllReduce
 from wanbed.workloads.transport.butterfly_sum import ButterflyAllReduce
 from wanbed.workloads.transport.chain_sum import ChainAllReduce
 from wanbed.workloads.transport.event import Closed, Failed, SegmentReceived, SegmentsSent
+from wanbed.workloads.transport.gloo_sum import GlooAllReduce
 from wanbed.workloads.transport.ring_sum import RingAllReduce
 
 PATIENCE_S = 60
@@ -48,6 +49,8 @@ class Replica:
 
 def all_reduce_of(end) -> AllReduce:
     rings = end.plan.rings
+    if rings.announced:
+        return GlooAllReduce(end.plan, end.transport)
     kind = ButterflyAllReduce if rings.butterfly else ChainAllReduce if rings.chained else RingAllReduce
     return kind(end.plan, end.transport)
 

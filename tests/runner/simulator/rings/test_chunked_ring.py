@@ -18,7 +18,9 @@ class Recording:
         self.requests_ns: list[int] = []
         self._latency_ns = latency_ns
 
-    def queue(self, available_ns: int, size_bytes: int, left: Left, *, accepted: Accepted, at_once: bool) -> None:
+    def queue(
+        self, available_ns: int, size_bytes: int, left: Left, striping: None, *, accepted: Accepted, at_once: bool
+    ) -> None:
         left(available_ns, available_ns)
         accepted(available_ns)
 

@@ -165,6 +165,7 @@ def _compute(point: SweepPoint, variant: PipelineVariant, setting: SharedConfig,
         chunks=variant.chunk_costs(place.stage, setting.dilation),
         synchronization=seldom.synchronization if seldom else None,
         fragments_bytes=seldom.fragments_bytes(place.stage) if seldom else (),
+        encoded=variant.encoded,
         collective=_collective(point, variant, setting, place),
     )
 

@@ -9,6 +9,7 @@ from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, mod
 
 from wanbed.ground.exclusions import Exclusion
 from wanbed.ground.strict_model import StrictModel
+from wanbed.ground.units import BytesPerSecond, Fraction
 from wanbed.runner.experiment.quantities import (
     AUTO,
     BucketBytes,
@@ -19,6 +20,8 @@ from wanbed.runner.experiment.quantities import (
     WindowBytes,
 )
 from wanbed.testbed.network.tcp_settings import DEFAULT_WINDOW_BYTES
+from wanbed.workloads.compute.activation_wire import TOPK, ActivationWire
+from wanbed.workloads.synchronization.synchronization import BLOCK, WireFormat
 
 OVERLAPS_ALL_REDUCE = False
 """The default of ``all_reduce_overlap``."""
@@ -28,6 +31,73 @@ INTO_BUFFERS: Final = "buffers"
 """The default of ``receive``."""
 BUCKET_BYTES = 25 * 2**20
 """The default of ``bucket``, that of torch's ``DistributedDataParallel``."""
+
+
+class ActivationSpec(StrictModel):
+    """The format in which activations, and their gradients, go from one datacenter to another.
+
+    A GPU encodes a message at the end of the action that makes it, and decodes one at the begin of the action that
+    takes it. Nothing is encoded between stages of one datacenter.
+    """
+
+    wire: Literal["fp32", "bf16", "fp16", "int8", "fp8", "fp4", "topk"] = Field(
+        description="Format of each number, as in [`diloco`](local-updates.md#bytes), or `topk`: of every 1024 numbers "
+        "only the largest go, as bf16 with the place of each. That of `training.precision` encodes nothing.",
+        examples=["int8"],
+    )
+    kept: Fraction | None = Field(
+        default=None,
+        exclude_if=not_,
+        description="Share of the numbers that `topk` sends, rounded to whole numbers of every 1024, at least one. "
+        "Each takes 4 bytes. Required with `wire: topk`.",
+        examples=["1%"],
+    )
+    error_feedback: Truth = Field(
+        default=False,
+        exclude_if=not_,
+        description="Whether the sender adds what encoding has lost to the next message of the same microbatch, of the "
+        "next iteration. It keeps an fp32 number for each number that it sends in an iteration.",
+        examples=[True],
+    )
+    encode: BytesPerSecond | None = Field(
+        default=None,
+        exclude_if=not_,
+        description="Rate at which a GPU encodes, in bytes before encoding, in a replay, a simulation and a plan. "
+        "Torch takes as long as it does. Default: encoding takes no time.",
+        examples=["500GB/s"],
+    )
+    decode: BytesPerSecond | None = Field(
+        default=None,
+        exclude_if=not_,
+        description="Rate at which a GPU decodes, in bytes after decoding. Default: that of `encode`.",
+        examples=["500GB/s"],
+    )
+
+    def exclusions(self) -> Iterable[Exclusion]:
+        """Declare what only one of the formats has."""
+        return (
+            Exclusion("kept", f"{self.wire} sends every number", "give wire: topk", when=self.wire != TOPK),
+            Exclusion("error_feedback", "fp32 loses nothing", "give another wire", when=self.wire == "fp32"),
+        )
+
+    @model_validator(mode="after")
+    def _topk_keeps_some(self) -> "ActivationSpec":
+        if self.wire == TOPK and not self.kept:
+            raise ValueError("kept: topk needs the share of numbers that it sends, above 0%: write it, like 1%")
+        return self
+
+    @property
+    def message_wire(self) -> ActivationWire:
+        """The wire format of a message."""
+        if self.kept is None:
+            return ActivationWire(WireFormat(self.wire), error_feedback=self.error_feedback)
+        kept = max(1, round(self.kept * BLOCK))
+        return ActivationWire(WireFormat.BF16, kept, error_feedback=self.error_feedback)
+
+    @property
+    def rates(self) -> tuple[int | None, int | None]:
+        """The rates of encoding and of decoding in bytes per second, None where it takes no time."""
+        return self.encode, self.encode if self.decode is None else self.decode
 
 
 class TransportSpec(StrictModel):
@@ -91,6 +161,13 @@ class TransportSpec(StrictModel):
         "it and has told the sender so, which takes the one-way latency; until it has arrived the receiver computes "
         "nothing. Needs a schedule of fixed order. With `overlap: false` both GPUs wait for each other.",
         examples=["blocks"],
+    )
+    activation: ActivationSpec | None = Field(
+        default=None,
+        exclude_if=not_,
+        description="Format in which activations and their gradients cross the WAN, which changes what is learnt. "
+        "Default: in `training.precision`.",
+        examples=[{"wire": "int8"}, {"wire": "topk", "kept": "1%"}],
     )
     sharing: Literal["none", "temporal"] = Field(
         default="none",

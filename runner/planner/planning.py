@@ -40,10 +40,16 @@ from wanbed.runner.planner.search_space import (
 )
 from wanbed.runner.resolve.cell_costs import cell_of, transfer_in_forwards
 from wanbed.runner.resolve.device_memory import most_in_flight
+from wanbed.runner.resolve.encoded_activations import (
+    ActivationEncoding,
+    activation_encoding,
+    check_activation,
+    placed_encoding,
+)
 from wanbed.runner.resolve.layer_cut import cut_layers, layers_asked, with_layers, with_layers_each
 from wanbed.runner.resolve.pipeline_resolution import Layout, resolve_pipeline
 from wanbed.runner.resolve.pipeline_variant import PipelineVariant, PlannedPlacement
-from wanbed.runner.resolve.placement import place_stages
+from wanbed.runner.resolve.placement import Placement, place_stages
 from wanbed.runner.resolve.replica_times import least_costs, usual_costs
 from wanbed.runner.resolve.stage_costs import StageCosts, stage_costs
 from wanbed.runner.resolve.stage_memory import StageMemory, held_microbatches, stage_memory
@@ -52,6 +58,7 @@ from wanbed.runner.resolve.written_variant import WrittenVariant, schedule_class
 from wanbed.testbed.network.topology import Topology
 from wanbed.workloads.baselines.baseline_config import BASELINE_SCHEDULES
 from wanbed.workloads.profiles.model_parts import TrainingMemory
+from wanbed.workloads.schedules.pipeline_shape import VirtualStages
 from wanbed.workloads.schedules.schedule import Schedule
 
 SearchName = Literal["greedy", "better", "exhaustive"]
@@ -81,12 +88,19 @@ class PlannedCosts:
     """The stage costs of several pipelines, unless there is only one, on GPUs that may differ.
 
     ``usual`` has them without regard to which replica a GPU is; ``least`` has times that are not above those of any
-    GPU. ``slower`` says which GPUs differ.
+    GPU, and sizes not above those of any placement. ``slower`` says which GPUs differ, and ``encoding`` how activations
+    cross the WAN, None where they go as they are: only ``least`` has it in its sizes.
     """
 
     usual: StageCosts
     least: StageCosts
     slower: tuple[SlowerSpec, ...]
+    encoding: ActivationEncoding | None = None
+
+    def usual_in(self, placement: Placement) -> StageCosts:
+        """Return the usual costs with what crosses the WAN encoded."""
+        encoding = placed_encoding(self.encoding, placement, VirtualStages(placement.stages))
+        return self.usual if encoding is None else encoding.costs(self.usual)
 
 
 @dataclass(frozen=True)
@@ -264,7 +278,7 @@ def fullest_stage(task: PlanningTask, candidate: Candidate) -> tuple[int, int, T
     if task.memory is None:
         return None
     variant = task.resolve(candidate)
-    memory = replace(task.memory, config=variant.cut(task.memory.config))
+    memory = replace(task.memory, config=variant.cut(task.memory.config), residues_bytes=variant.residues_bytes)
     held = [
         max(most_in_flight(variant, pipeline, stage) for pipeline in range(variant.pipelines_per_cell))
         for stage in range(task.stages)
@@ -344,7 +358,7 @@ def _cell_size(task: PlanningTask) -> Callable[[int, Runs], int | None]:
         # All pipelines have the same datacenters, and only transfers between datacenters count: one pipeline is enough.
         homes = [name for name, stages in runs for _ in range(stages)]
         placement = place_stages(few_hosts, task.stages, 1, homes)
-        return transfer_in_forwards(few_hosts, placement, transport, task.costs.usual)
+        return transfer_in_forwards(few_hosts, placement, transport, task.costs.usual_in(placement))
 
     def size(pipelines: int, runs: Runs) -> int | None:
         if transport.sharing == "none":
@@ -460,10 +474,12 @@ def planning_task(written: WrittenVariant, *, pipelines: int | None, goal: Goal 
         work = stage_costs(each.spec, cut.stages, most, each.directory)
         return work.keeping_last() if keeps_last else work
 
-    work = costs_of(alike)
+    check_activation(written, schedule)
+    work, encoding = costs_of(alike), activation_encoding(written)
     # Where GPUs differ each candidate is cut in its own way, in which no stage has less than a layer.
     own_cuts = layers_asked(written) == "balanced" and bool(spec.compute.slower)
     bounding = with_layers_each(written, cut.stages, 1) if own_cuts else alike
+    least = least_costs(written, costs_of(bounding))
     held = stage_memory(bounding, cut, schedule, recomputes=work.recomputes)
     return PlanningTask(
         topology,
@@ -475,7 +491,12 @@ def planning_task(written: WrittenVariant, *, pipelines: int | None, goal: Goal 
         variant.transport,
         schedule,
         json.dumps(variant.options, sort_keys=True),
-        PlannedCosts(usual_costs(written, work), least_costs(written, costs_of(bounding)), spec.compute.slower),
+        PlannedCosts(
+            usual_costs(written, work),
+            least if encoding is None else encoding.least(least),
+            spec.compute.slower,
+            encoding,
+        ),
         PricedIterations.of(spec.training.iterations, spec.training.warmup),
         written,
         goal,

@@ -89,7 +89,15 @@ def process_needs(point: SweepPoint, variant: PipelineVariant, *, on_cpu: bool =
         not isinstance(variant, BaselineVariant) and variant.shape.recomputes(stage)
         for stage in range(variant.placement.stages)
     )
-    memory = StageMemory(config, precision, layout, recomputes, splits=False, keeps_sums=variant.sums_flushes)
+    memory = StageMemory(
+        config,
+        precision,
+        layout,
+        recomputes,
+        splits=False,
+        keeps_sums=variant.sums_flushes,
+        residues_bytes=variant.residues_bytes,
+    )
     held = cache(lambda pipeline, stage, chunk: most_in_flight(variant, pipeline, stage, chunk))
     for place in variant.placement.places:
         if isinstance(variant, LocalUpdatesVariant) and variant.grouping is not None:

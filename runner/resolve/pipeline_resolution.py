@@ -10,6 +10,13 @@ from wanbed.runner.experiment.quantities import AUTO
 from wanbed.runner.resolve.accumulation_check import check_accumulation, summed
 from wanbed.runner.resolve.all_reduce_check import check_all_reduce, check_segments
 from wanbed.runner.resolve.cell_costs import cell_costs, pipelines_to_share
+from wanbed.runner.resolve.encoded_activations import (
+    PlacedEncoding,
+    activation_encoding,
+    check_activation,
+    check_crossing,
+    placed_encoding,
+)
 from wanbed.runner.resolve.held_check import check_held
 from wanbed.runner.resolve.layer_cut import cut_layers, layers_asked, with_layers
 from wanbed.runner.resolve.pipeline_variant import AmongJobs, PipelineVariant, PlannedPlacement
@@ -17,7 +24,7 @@ from wanbed.runner.resolve.placement import ConfiguredPlacement, Placement, plac
 from wanbed.runner.resolve.receive_check import check_receive, check_rendezvous
 from wanbed.runner.resolve.replica_times import ReplicaTimes, check_measured, replica_times, usual_costs
 from wanbed.runner.resolve.schedule_check import check_schedule, planned
-from wanbed.runner.resolve.stage_costs import StageCosts, stage_costs, virtual_stage_costs
+from wanbed.runner.resolve.stage_costs import StageCosts, activation_bytes, stage_costs, virtual_stage_costs
 from wanbed.runner.resolve.stage_memory import HeldBytes, held_microbatches, stage_memory
 from wanbed.runner.resolve.trial_extent import check_extent
 from wanbed.runner.resolve.written_variant import (
@@ -69,6 +76,7 @@ def resolve_pipeline(written: WrittenVariant, where: Choose | Layout, *, plans: 
     schedule, whole_replicas = choice.kind, choice.whole_replicas or alone is not None
     check_receive(written, schedule)
     check_held(written, schedule)
+    check_activation(written, schedule)
     cut = training_cut(written, whole_replicas=whole_replicas)
     check_accumulation(written, cut, schedule, alone)
     if schedule is None:
@@ -77,11 +85,17 @@ def resolve_pipeline(written: WrittenVariant, where: Choose | Layout, *, plans: 
     placed = _placed(written, cut, where, whole_replicas=whole_replicas)
     cut, placement = placed.cut, placed.placement
     check_all_reduce(written, placement)
-    layers = _cut_layers(written, cut, placement, virtual, keeps_last=choice.keeps_last)
+    encoding = placed_encoding(activation_encoding(written), placement, virtual or VirtualStages(cut.stages))
+    if not isinstance(where, Layout):
+        check_crossing(written, encoding)
+    layers = _cut_layers(written, cut, placement, virtual, encoding, keeps_last=choice.keeps_last)
     written = with_layers(written, layers or "even")
     of_file, grouping = _costs(written, cut, virtual, None if alone is None else alone.swapping)
     if choice.keeps_last and grouping is None:
         of_file = of_file.keeping_last()
+    residues_bytes: tuple[int, ...] = ()
+    if encoding is not None:
+        residues_bytes, of_file = encoding.residues_bytes(of_file, cut.microbatches), encoding.costs(of_file)
     replicas = replica_times(written, placement, of_file)
     if virtual is not None:
         _check_alike(written, replicas)
@@ -94,7 +108,15 @@ def resolve_pipeline(written: WrittenVariant, where: Choose | Layout, *, plans: 
         # The planner sizes DP-cells before it knows which GPUs they have.
         pipelines_per_cell = _pipelines_per_cell(written, placement, usual_costs(written, of_file))
     _check_cells(written, placement, pipelines_per_cell)
-    memory = stage_memory(written, cut, schedule, recomputes=work.recomputes, virtual=virtual, keeps_sums=sums_flushes)
+    memory = stage_memory(
+        written,
+        cut,
+        schedule,
+        recomputes=work.recomputes,
+        virtual=virtual,
+        keeps_sums=sums_flushes,
+        residues_bytes=residues_bytes,
+    )
     limit = cut.memory_bytes
     kind = BaselineVariant if schedule is None else PipelineVariant
     resolved = kind(
@@ -115,6 +137,8 @@ def resolve_pipeline(written: WrittenVariant, where: Choose | Layout, *, plans: 
         flushes=cut.flushes,
         sums_flushes=sums_flushes,
         layers=layers,
+        encoded=None if encoding is None else encoding.on_wire,
+        residues_bytes=residues_bytes,
         memory=None if memory is None or limit is None else HeldBytes.of(memory, cut.stages, limit),
     )
     check_segments(written, resolved)
@@ -166,7 +190,13 @@ def _virtual_stages(
 
 
 def _cut_layers(
-    written: WrittenVariant, cut: TrainingCut, placement: Placement, virtual: VirtualStages | None, *, keeps_last: bool
+    written: WrittenVariant,
+    cut: TrainingCut,
+    placement: Placement,
+    virtual: VirtualStages | None,
+    encoding: PlacedEncoding | None,
+    *,
+    keeps_last: bool,
 ) -> tuple[int, ...] | None:
     """Return the number of layers of each stage, None where they are divided evenly."""
     if virtual is not None and layers_asked(written) != "even":
@@ -176,6 +206,8 @@ def _cut_layers(
         )
 
     def slowest(costs: StageCosts) -> StageCosts:
+        if encoding is not None:
+            costs = encoding.costs(replace(costs, activation_bytes=activation_bytes(written.spec, cut.stages)))
         replicas = replica_times(written, placement, costs)
         return costs if replicas is None else replicas.slowest(costs)
 

@@ -13,6 +13,7 @@ from wanbed.runner.resolve.resolved_variant import ResolvedVariant, Transfer
 from wanbed.runner.resolve.stage_costs import StageCosts
 from wanbed.runner.resolve.stage_memory import HeldBytes
 from wanbed.runner.resolve.stage_rings import Ring, StageRings, ring_pairs
+from wanbed.workloads.compute.activation_wire import EncodedBoundaries
 from wanbed.workloads.compute.replay import ReplayCosts
 from wanbed.workloads.gpt.gpt_config import GptConfig
 from wanbed.workloads.message import MessageKind
@@ -63,6 +64,9 @@ class PipelineVariant(ResolvedVariant):
     times the pipelines fill and drain in an iteration, each time for an equal part of its ``microbatches``; with
     ``sums_flushes`` replicas all-reduce the gradients of each flush, not only the sum of all. ``layers`` has the number
     of each stage, None where they are divided evenly, and ``memory`` the bytes that GPUs hold, None without a limit.
+    ``encoded`` are the boundaries whose messages are encoded, None without any: ``work`` then has their sizes on the
+    wire, and the times with encoding and decoding. ``residues_bytes`` is what error feedback keeps at each part of the
+    model, () without any.
     """
 
     schedule: str
@@ -79,6 +83,8 @@ class PipelineVariant(ResolvedVariant):
     sums_flushes: bool = False
     layers: tuple[int, ...] | None = None
     memory: HeldBytes | None = None
+    encoded: EncodedBoundaries | None = None
+    residues_bytes: tuple[int, ...] = ()
     jobs: AmongJobs = AmongJobs()
 
     def cut(self, model: GptConfig) -> GptConfig:
@@ -342,6 +348,7 @@ class PipelineVariant(ResolvedVariant):
             **({"optimizer_waits": "all stages"} if self.waits_for_all else {}),
             **({} if self.layers is None else {"layers": list(self.layers)}),
             **({} if self.memory is None else {"memory": {**asdict(self.memory), "parts": self.layout.chunks}}),
+            **({} if self.encoded is None else {"activation": self.encoded.document()}),
             **({"accumulate": self.flushes} if self.flushes > 1 else {}),
             **({"summed": "every flush"} if self.sums_flushes else {}),
         }

@@ -24,7 +24,7 @@ class StageMemory:
 
     ``recomputes`` tells of each stage whether its backwards compute the forward again, ``splits`` whether backwards
     are split. Where replicas sum each flush, the gradients of the flushes before are kept beside the current ones:
-    ``keeps_sums``.
+    ``keeps_sums``. ``residues_bytes`` is what error feedback keeps at each part of the model, () without any.
     """
 
     config: GptConfig
@@ -33,6 +33,7 @@ class StageMemory:
     recomputes: tuple[bool, ...]
     splits: bool
     keeps_sums: bool = False
+    residues_bytes: tuple[int, ...] = ()
 
     def of(self, stage: int, held: int) -> TrainingMemory:
         """Return the memory of a stage that holds so many microbatches at once, one at least."""
@@ -53,6 +54,10 @@ class StageMemory:
             for chunk, in_flight in enumerate(held)
         ]
         whole = together(parts)
+        if self.residues_bytes:
+            numbers = [self.virtual.number(stage, chunk) for chunk in range(self.virtual.chunks)]
+            residues_bytes = sum(self.residues_bytes[number] for number in numbers)
+            whole = replace(whole, activation_bytes=whole.activation_bytes + residues_bytes)
         return replace(whole, gradient_bytes=2 * whole.gradient_bytes) if self.keeps_sums else whole
 
     def most_held(self, stage: int, memory_bytes: int) -> int:
@@ -105,6 +110,7 @@ def stage_memory(
     recomputes: tuple[bool, ...],
     virtual: VirtualStages | None = None,
     keeps_sums: bool = False,
+    residues_bytes: tuple[int, ...] = (),
 ) -> StageMemory | None:
     """Return the memory of a variant's stages, None if the model does not tell it.
 
@@ -125,6 +131,7 @@ def stage_memory(
         recomputes,
         schedule.splits_with(written.variant.options) is not False,
         keeps_sums,
+        residues_bytes,
     )
 
 

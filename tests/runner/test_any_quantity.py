@@ -27,7 +27,9 @@ EXPERIMENT: dict[str, Any] = {
     "compute": {"forward": "20ms", "activation": "32MiB"},
     "training": {"stages": 2, "pipelines": 1, "microbatches": 2},
     "prefill": {"trace": "poisson", "rate": "4/s"},
-    "variants": [{"name": "one", "schedule": "eager-1f1b"}],
+    "variants": [
+        {"name": "one", "schedule": "eager-1f1b", "transport": {"activation": {"wire": "topk", "kept": "1%"}}}
+    ],
 }
 
 LINK = ("latency", "rate", "node_pair_rate", "jitter", "loss")
@@ -45,6 +47,7 @@ FIELDS = (
     *(f"prefill.{name}" for name in ("rate", "variation", "prompt", "output", "chunk", "depth", "slo", "guard")),
     *(f"prefill.{name}" for name in ("warmup", "memory", "training_memory", "kv", "activation")),
     *(f"variants.0.transport.{name}" for name in ("connections", "window", "pipelines_per_cell")),
+    *(f"variants.0.transport.activation.{name}" for name in ("kept", "encode", "decode")),
     *(f"variants.0.training.{name}" for name in ("stages", "pipelines", "microbatches", "memory_bound", "memory")),
     "variants.0.options.warmup_depth",
     "variants.0.pool",

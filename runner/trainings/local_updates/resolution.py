@@ -267,6 +267,11 @@ def _check_swapping(written: WrittenVariant) -> None:
             "give 1",
             when=training.stages not in {None, 1},
         ),
+        Exclusion(
+            f"{field}.transport.activation",
+            "atom has no stages, between which activations go",
+            when=written.variant.transport.activation is not None,
+        ),
         Exclusion(f"{field}.schedule", "atom groups layers itself", when=divided, leave="training.virtual_stages"),
     )
     swapped = Exclusion("training.memory", "atom swaps its layers through the memory that options.memory gives")

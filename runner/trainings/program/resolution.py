@@ -85,6 +85,7 @@ _OF_OUR_TRANSPORT = (
     "transport.overlap",
     "transport.held_until",
     "transport.receive",
+    "transport.activation",
     "transport.sharing",
     "transport.pipelines_per_cell",
     "transport.all_reduce",

@@ -41,6 +41,7 @@ _OF_OUR_TRANSPORT = tuple(
         "overlap",
         "held_until",
         "receive",
+        "activation",
     )
 )
 

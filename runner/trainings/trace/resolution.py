@@ -132,6 +132,7 @@ _INCOMPATIBLE = (
         ("transport.overlap", "transport.held_until", "transport.receive"),
         "the trace has its own order of computations and messages",
     ),
+    Exclusion("transport.activation", "the trace has its own messages and their sizes"),
     Exclusion("transport.all_reduce_overlap", "the trace has its own all-reduces, which overlap as it says"),
 )
 """The fields that a variant with a trace does not have: the trace has its own, or is not replayed with them."""

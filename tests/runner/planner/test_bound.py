@@ -44,7 +44,14 @@ def bound_ms(task_document: dict[str, Any], candidate: Candidate) -> float:
         st.sampled_from([("atlas", {"split": split}) for split in ("always", "auto")]),
     ),
     st.sampled_from([TcpEffects(), IDEAL]),
-    st.sampled_from([{}, {"all_reduce_overlap": True, "bucket": "4MiB"}]),
+    st.sampled_from(
+        [
+            {},
+            {"all_reduce_overlap": True, "bucket": "4MiB"},
+            {"activation": {"wire": "int8", "encode": "1GB/s"}},
+            {"activation": {"wire": "topk", "kept": "1%"}},
+        ]
+    ),
     st.data(),
 )
 def test_no_simulated_candidate_gives_more_than_its_ceiling(

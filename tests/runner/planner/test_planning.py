@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from tests.support.refused import refused
-from tests.support.runner.planner_instances import document, planned_pricing, pricing_of, random_task, task_of
+from tests.support.runner.planner_instances import ATLAS, document, planned_pricing, pricing_of, random_task, task_of
+from tests.support.runner.small_experiment import sweep_point
 from wanbed.ground.errors import InputError
 from wanbed.runner.planner.effort import Effort, Limits
 from wanbed.runner.planner.planning import plan, planned_placement, search_space
@@ -15,6 +16,7 @@ from wanbed.runner.planner.pricing import Pricer
 from wanbed.runner.planner.search import NothingPricedError, every_candidate
 from wanbed.runner.planner.search_space import Candidate, Price
 from wanbed.runner.resolve.cell_costs import pipelines_to_share
+from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 from wanbed.runner.resolve.placement import place_stages
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 
@@ -140,6 +142,25 @@ def test_a_search_with_a_limit_of_time_simulates_as_many_as_that_allows() -> Non
         return Price(1.0, 1e-6, 1.0, 0)
 
     assert plan(task, limits=Limits(time_s=3600.0), pricing=pricing).simulations == 15
+
+
+@pytest.mark.parametrize("activation", [None, {"wire": "int8", "encode": "500MB/s"}])
+def test_a_cell_is_as_large_as_that_of_a_variant_in_the_same_places(activation: dict[str, Any] | None) -> None:
+    links = [{"between": ["b", "c"], "latency": "40ms", "node_pair_rate": "400Mbit", "rate": "1Gbit"}]
+    transport = {**ATLAS["transport"], **({} if activation is None else {"activation": activation})}
+    experiment = document({"a": 4, "b": 6, "c": 3}, 3, links=links, variants=[{**ATLAS, "transport": transport}])
+    found = []
+    candidates = every_candidate(search_space(task_of(experiment)))
+    for candidate in (each for each in candidates if len(each.runs) > 1):
+        (variant,) = experiment["variants"]
+        placed = {**variant, "placement": [name for name, stages in candidate.runs for _ in range(stages)]}
+        training = {**experiment["training"], "pipelines": candidate.pipelines}
+        (resolved,) = sweep_point({**experiment, "variants": [placed], "training": training}).variants
+        assert isinstance(resolved, PipelineVariant)
+        assert candidate.pipelines_per_cell == resolved.pipelines_per_cell
+        found.append(resolved.pipelines_per_cell)
+    # 1 MiB takes 21 ms, two forwards and more. Encoded it takes 10.5 ms, less than a forward and its encoding.
+    assert (max(found) > 1) == (activation is None)
 
 
 @pytest.mark.parametrize("gpus_per_host", [1, 4])

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from wanbed.ground.class_path import create, load_subclass
 from wanbed.results.records.span_log import SwappingRecord
 from wanbed.workloads.collective.collective_config import CollectiveConfig
+from wanbed.workloads.compute.activation_wire import EncodedBoundaries
 from wanbed.workloads.compute.compute import Compute, MeasuredDevice, SynchronizedCompute, TrainingGpu
 from wanbed.workloads.compute.computed_stage import ComputedStage
 from wanbed.workloads.compute.device_settings import TrainingDevice
@@ -34,6 +35,8 @@ class ComputeConfig:
     - ``learning``: what the back end trains, None where it trains nothing.
     - ``synchronization``: how replicas that train alone are kept together, None where they sum gradients in every
       iteration. ``fragments_bytes`` are then the encoded sizes of the stage's fragments.
+    - ``encoded``: the boundaries whose messages are encoded, None without any. ``costs`` and ``chunks`` have their
+      sizes, and the times with encoding and decoding.
     - ``collective``: torch's all-reduce of the gradients over the replicas, None where a ring sums them.
     """
 
@@ -46,6 +49,7 @@ class ComputeConfig:
     chunks: tuple[ReplayCosts, ...] = ()
     synchronization: Synchronization | None = None
     fragments_bytes: tuple[int, ...] = ()
+    encoded: EncodedBoundaries | None = None
     collective: CollectiveConfig | None = None
 
 
@@ -152,6 +156,7 @@ class ComputeBackend(ABC):
     - ``sums_flushes``: it computes by a ``FlushCompute``, so that the gradients of each flush may be all-reduced.
     - ``synchronizes``: its ``Computation`` has ``synchronized``, so that replicas may train alone between
       synchronisations.
+    - ``encodes``: it encodes the messages between stages as ``ComputeConfig.encoded`` says.
     - ``swaps``: it swaps the layers of a whole model through a device, as ``TrainingDevice.swapping`` says. One that
       takes known times need not: its times include the waits.
     - ``torch_schedules``: torch's own schedules (baselines) can train instead of it.
@@ -172,6 +177,7 @@ class ComputeBackend(ABC):
     completes_buckets: ClassVar[bool] = False
     sums_flushes: ClassVar[bool] = False
     synchronizes: ClassVar[bool] = False
+    encodes: ClassVar[bool] = False
     swaps: ClassVar[bool] = False
     torch_schedules: ClassVar[bool] = False
     virtual_stages: ClassVar[bool] = False

@@ -59,6 +59,7 @@ class ReplayBackend(ComputeBackend):
     completes_buckets = True
     sums_flushes = True
     synchronizes = True
+    encodes = True
     virtual_stages = True
 
     def create(self, config: ComputeConfig, context: RankContext) -> Computation:

@@ -85,6 +85,7 @@ def test_tokens_of_an_experiment_of_programs_alone_are_unknown() -> None:
         ({}, {"variant": {"transport": {"connections": 4}}}, "transport.connections: a program makes its own"),
         ({}, {"variant": {"transport": {"overlap": False}}}, "transport.overlap: a program makes its own"),
         ({}, {"variant": {"transport": {"receive": "blocks"}}}, "transport.receive: a program makes its own"),
+        ({}, {"variant": {"transport": {"activation": {"wire": "int8"}}}}, "transport.activation: a program makes its"),
         ({}, {"prefill": {"trace": "poisson", "rate": "1/s"}}, "the bubbles of a program are not known"),
         ({"also": [{"host": "north-0", "command": ["a"]}]}, {}, "no host 'north-0' here: east-0, east-1, west-0"),
         ({}, {"clock": "virtual"}, "variants.0.program: in virtual time computation is free"),

@@ -120,6 +120,10 @@ def test_a_trace_can_be_swept(folder: Path) -> None:
             "variants.0.transport.receive: the trace has its own order of computations and messages: leave",
         ),
         (
+            {"variants": [{"name": "v", "transport": {"activation": {"wire": "int8"}}}]},
+            "variants.0.transport.activation: the trace has its own messages and their sizes: leave activation",
+        ),
+        (
             {"variants": [{"name": "v", "transport": {"all_reduce": "nccl"}}]},
             "variants.0.transport.all_reduce: nccl all-reduces what torch computes",
         ),

@@ -129,6 +129,11 @@ class GptConfig:
         attention = 2 * self.hidden**2 + 2 * self.hidden * self._kv_width
         return attention + (3 if self._is_llama else 2) * self.hidden * self._inner_width
 
+    def largest_matrix_weights(self, stage: int, stages: int) -> int:
+        """Return how many weights the largest matrix of a stage has."""
+        embeds = stage in (0, stages - 1)
+        return self.hidden * max(self._inner_width, self.vocabulary if embeds else 0)
+
     def forward_flops(self, stage: int, stages: int, sequences: int = 1) -> int:
         """Return the floating-point operations of a stage's forward over ``sequences`` whole sequences.
 

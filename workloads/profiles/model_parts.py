@@ -71,21 +71,25 @@ def model_times(config: GptConfig, stages: Sequence[MeasuredStage]) -> ModelTime
 
 _FP32_BYTES = 4
 
-_ACTIVATIONS_PER_LAYER = 32
-"""The number of context x hidden tensors that a layer holds in a backward with a deferred weight part.
+_KEPT_TENSORS = 16
+"""The context x hidden tensors that a layer keeps from the forward of a microbatch to its backward.
 
-18 are kept from the forward: inputs and outputs of both norms (4), queries, keys and values (3), outputs of attention
-(2), the inner feed-forward layer before and after GELU (8), and one sum. Deferred gradients take 9, temporaries 5.
+Inputs and outputs of both norms (4), queries, keys and values (3), the output of attention (1), and the inner
+feed-forward layer before and after GELU (8). The input part of a split backward leaves as many to the weight part: the
+inputs of the linear layers (7) and the gradients of their outputs (9).
 """
 
-_KEPT_ACTIVATIONS_PER_LAYER = 18
-"""The tensors that a microbatch keeps between its forward and its backward, unless the backward recomputes them."""
+_KEPT_NUMBERS = 4
+"""The fp32 numbers that a layer's two norms keep for each token. Attention keeps another one for each head."""
 
-_DEFERRED_ACTIVATIONS_PER_LAYER = 27
-"""The tensors that a microbatch keeps whose gradients have been sent, and whose weight part is still to come."""
+_BACKWARD_TENSORS = 5
+"""The context x hidden tensors that a backward takes at once, beside those that were kept: gradients of one layer."""
 
-_COPIES_OF_LOGITS = 3
-"""Copies in fp32 besides the logits themselves: converted to fp32, their logarithms, and their gradient."""
+_SPLIT_BACKWARD_TENSORS = 8
+"""The same of the input part of a split backward, whose gradients are kept for the weight part."""
+
+_LOSS_TENSORS = 2
+"""Copies of the logits in fp32 that the backward of the loss takes at once, beside the one that was kept."""
 
 _OF_ALL = 1.1
 """The factor for memory outside of tensors and for fragmentation."""
@@ -133,23 +137,28 @@ def training_memory(
     """Return the memory for training a stage with ``in_flight`` microbatches between their forward and backward.
 
     Weights and gradients are in ``precision``; AdamW's two moments in fp32; for a lower precision also fp32 copies of
-    weights and gradients. One microbatch is in its backward, with all activations of the stage, and with the logits at
-    the last stage. Each other one has kept the activations of its forward, or its input and output if the stage
-    recomputes them. If the stage ``splits`` backwards, each may be one whose weight part is still to come.
+    weights and gradients. One microbatch is in its backward. Each other one has kept what its forward computed, or only
+    its input if the stage recomputes. If the stage ``splits`` backwards, each may be one whose weight part is still to
+    come. The last stage keeps logits too, once in fp32.
     """
     element_bytes = bytes_per_element(precision)
     parameters = config.parameters(stage, stages)
     copies = int(element_bytes < _FP32_BYTES)
-    layers = len(config.layers_of(stage, stages))
+    layers, is_last = len(config.layers_of(stage, stages)), stage == stages - 1
     activation = config.activation_bytes(precision)
-    logits = config.context * config.vocabulary if stage == stages - 1 else 0
-    now = layers * _ACTIVATIONS_PER_LAYER * activation + logits * (2 * element_bytes + _COPIES_OF_LOGITS * _FP32_BYTES)
-    kept = 2 * activation
-    if not recompute:
-        # Of the logits the loss keeps two fp32 copies: their conversion and their logarithms.
-        kept = layers * _KEPT_ACTIVATIONS_PER_LAYER * activation + logits * (element_bytes + 2 * _FP32_BYTES)
+    logits = config.context * config.vocabulary if is_last else 0
+    numbers = layers * (_KEPT_NUMBERS + config.heads) * config.context * _FP32_BYTES
+    # The final norm keeps its input and its output.
+    forward = (layers * _KEPT_TENSORS + 2 * is_last) * activation + numbers + logits * _FP32_BYTES
+    # With the gradient that was received, or that of the final norm's output and the logits.
+    deferred = (layers * _KEPT_TENSORS + 1 + is_last) * activation + logits * element_bytes
+    computed = (_SPLIT_BACKWARD_TENSORS if splits else _BACKWARD_TENSORS) * activation
+    weight_gradient = config.largest_matrix_weights(stage, stages) * element_bytes
+    now = forward + activation + max(computed + weight_gradient, _LOSS_TENSORS * _FP32_BYTES * logits)
+    # Recomputing needs the input, which are tokens at the first stage. The output is free once it has been sent.
+    kept = (activation if stage else 0) if recompute else forward
     if splits:
-        kept = max(kept, layers * _DEFERRED_ACTIVATIONS_PER_LAYER * activation + logits * element_bytes)
+        kept = max(kept, deferred)
     return TrainingMemory(
         weight_bytes=parameters * element_bytes,
         gradient_bytes=parameters * element_bytes,
@@ -187,9 +196,7 @@ def stage_bytes(config: GptConfig, stage: int, stages: int, precision: str) -> i
 def host_bytes(config: GptConfig, stage: int, stages: int, precision: str) -> int:
     """Return the bytes of host memory for building a stage for a GPU: its weights, and the largest of them in fp32."""
     weights = config.parameters(stage, stages) * bytes_per_element(precision)
-    embeds = stage in (0, stages - 1)
-    largest = max(4 * config.hidden**2, config.vocabulary * config.hidden if embeds else 0)
-    return round(_OF_ALL * (weights + 2 * _FP32_BYTES * largest))
+    return round(_OF_ALL * (weights + 2 * _FP32_BYTES * config.largest_matrix_weights(stage, stages)))
 
 
 def prompt_bytes(model: InferenceModel, layers: int, tokens: int) -> int:

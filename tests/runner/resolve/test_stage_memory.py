@@ -56,13 +56,15 @@ def test_a_stage_holds_as_many_microbatches_as_fit_and_not_one_more(data: st.Dat
 
 
 @pytest.mark.parametrize("recompute", [True, False])
-def test_split_backwards_keep_more_than_whole_ones(recompute: bool) -> None:
+def test_split_backwards_keep_more_than_recomputed_ones_and_about_as_much_as_others(recompute: bool) -> None:
     whole, split = (memory_of(recompute=recompute, splits=splits) for splits in (False, True))
     for stage in range(6):
-        assert whole.of(stage, 1) == split.of(stage, 1)
-        # The last stage keeps logits for its loss, which take as much as what a weight part needs.
-        assert whole.of(stage, 3).activation_bytes <= split.of(stage, 3).activation_bytes
-    assert whole.of(0, 3).activation_bytes < split.of(0, 3).activation_bytes
+        assert whole.of(stage, 1).activation_bytes <= split.of(stage, 1).activation_bytes
+        kept, deferred = (
+            memory.of(stage, 3).activation_bytes - memory.of(stage, 1).activation_bytes for memory in (whole, split)
+        )
+        assert kept <= deferred
+        assert (deferred <= 1.05 * kept) is not recompute
 
 
 def test_sums_of_flushes_take_the_gradients_once_more() -> None:
@@ -103,8 +105,8 @@ LAYERLESS = {"hidden": 64, "context": 64}
     [
         (
             document("1f1b", "40GiB"),
-            "exp.yaml: training.memory: stage 0 of 6 takes 49.1 GiB (weights 3.9, gradients 3.9, optimizer 30.9, "
-            "activations 6.0, and a tenth more) with a single microbatch, more than 40GiB: give more stages, or more "
+            "exp.yaml: training.memory: stage 0 of 6 takes 47.2 GiB (weights 3.9, gradients 3.9, optimizer 30.9, "
+            "activations 4.3, and a tenth more) with a single microbatch, more than 40GiB: give more stages, or more "
             "memory",
         ),
         (
@@ -113,7 +115,7 @@ LAYERLESS = {"hidden": 64, "context": 64}
         ),
         (
             document("gpipe"),
-            "variants.0.schedule: memory_bound: GPipe holds all 16 microbatches at stage 0, which may hold 9: take "
+            "variants.0.schedule: memory_bound: GPipe holds all 16 microbatches at stage 0, which may hold 10: take "
             "fewer microbatches or 1f1b, or give more training.memory",
         ),
         (

@@ -26,7 +26,7 @@ from wanbed.results.comparison.differences import (
 )
 from wanbed.results.comparison.judgement import ITERATION_TIME, Judgement, Metric, judge, judge_loss, loss_pairs
 from wanbed.results.comparison.pairing import Pair, Pairing, Side, pair_runs
-from wanbed.results.reading.headline import worth_text
+from wanbed.results.reading.headline import encoded_text, worth_text
 from wanbed.results.reading.run import Run, load_run
 
 MARGIN = 0.02
@@ -240,10 +240,18 @@ def compare(
 
 
 def _worth_notes(pairs: Sequence[Pair]) -> tuple[str, ...]:
-    """Return the sentence about pairs of which one side synchronises seldom and the other does not; () if none does."""
+    """Return the sentences about pairs of which one side learns otherwise than the other; () if none does.
+
+    One does that synchronises seldom, or whose activations cross the WAN in another format.
+    """
     sides = [(one, other) for pair in pairs for one, other in ((pair.a, pair.b), (pair.b, pair.a))]
     seldom = [one.variant for one, other in sides if one.synchronizes_seldom and not other.synchronizes_seldom]
-    return (worth_text(seldom),) if seldom else ()
+    encoded = [
+        one.variant
+        for one, other in sides
+        if one.activation_wire is not None and one.activation_wire != other.activation_wire
+    ]
+    return (*((worth_text(seldom),) if seldom else ()), *((encoded_text(encoded),) if encoded else ()))
 
 
 def load_both(a: Run | Path, b: Run | Path) -> tuple[Run, Run]:

@@ -28,7 +28,8 @@ class Side:
     nothing. ``repeatable_within`` is the largest relative difference between two runs of it if that is known without
     repeats, else None. ``saturated`` is the number of repeats with a saturated machine. ``bound`` is the time below
     which no iteration time can come and the part that decides, None if unknown. ``synchronizes_seldom`` marks replicas
-    that train alone in between.
+    that train alone in between. ``activation_wire`` is the format in which activations crossed the WAN, None if they
+    went as they are.
     """
 
     point: int
@@ -40,6 +41,7 @@ class Side:
     bound: tuple[float, str] | None = None
     iterations: int = 0
     synchronizes_seldom: bool = False
+    activation_wire: str | None = None
 
     @property
     def median_s(self) -> float | None:
@@ -178,6 +180,7 @@ class _Sides:
             trials[-1].bound if trials else None,
             sum(map(len, own["iteration_times_s"])),
             any(trial.sync_every is not None for trial in trials),
+            next((trial.activation_wire for trial in trials), None),
         )
 
 

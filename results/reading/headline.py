@@ -148,7 +148,8 @@ class HeadlineRow:
     """One variant of one run in one sweep point. Figures are medians over repeats; None means unknown.
 
     ``differs`` names what it has otherwise than the run's first variant, which ``speed_up`` is over.
-    ``synchronizes_seldom`` marks replicas that train alone in between.
+    ``synchronizes_seldom`` marks replicas that train alone in between. ``activation_wire`` is the format in which
+    activations crossed the WAN, None if they went as they are.
     """
 
     run: str
@@ -165,6 +166,7 @@ class HeadlineRow:
     bound: TimeBound | None = None
     differs: tuple[str, ...] = ()
     synchronizes_seldom: bool = False
+    activation_wire: str | None = None
 
     @property
     def over_bound(self) -> float | None:
@@ -248,6 +250,7 @@ def headline(run: Run, label: str = "") -> list[HeadlineRow]:
                 bound=None if bound_s is None else TimeBound(bound_s, parts.iloc[positions].dropna().iloc[0]),
                 differs=differing[variant],
                 synchronizes_seldom=first.sync_every is not None,
+                activation_wire=first.activation_wire,
             )
         )
     return rows
@@ -266,9 +269,15 @@ def by_point(rows: Sequence[HeadlineRow]) -> list[tuple[str, list[HeadlineRow]]]
 
 
 def worth_note(rows: Sequence[HeadlineRow]) -> str:
-    """Return the sentence about rows of which some synchronise seldom and some do not; empty if all are alike."""
+    """Return the sentences about rows of which some learn otherwise than others; empty if all are alike.
+
+    They do if they synchronise seldom, or if activations cross the WAN in another format.
+    """
     seldom = [row.variant for row in rows if row.synchronizes_seldom]
-    return worth_text(seldom) if 0 < len(seldom) < len(rows) else ""
+    notes = [worth_text(seldom)] if 0 < len(seldom) < len(rows) else []
+    if len({row.activation_wire for row in rows}) > 1:
+        notes.append(encoded_text([row.variant for row in rows if row.activation_wire is not None]))
+    return " ".join(notes)
 
 
 def worth_text(seldom: Iterable[str]) -> str:
@@ -351,3 +360,11 @@ def _written(value: Any) -> str:
     if isinstance(value, list):
         return f"[{', '.join(map(_written, value))}]"
     return "default" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def encoded_text(encoded: Iterable[str]) -> str:
+    """Return what iteration times of these variants are worth beside those of others."""
+    return (
+        f"What crosses the WAN between stages of {list_text(list(dict.fromkeys(encoded)))} is encoded, which changes "
+        "what is learnt. Compare such variants by their losses, and by bytes, not by iteration times alone."
+    )

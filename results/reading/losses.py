@@ -314,6 +314,8 @@ _OF_TRAINING = ("iterations", "precision")
 
 _OF_VARIANT = ("schedule", "options")
 
+_OF_ENCODING = ("wire", "kept_of_1024", "error_feedback", "boundaries")
+
 
 def _training_fields(run: Run, point: int, variant: str) -> dict[str, Any]:
     """Return what decides what is trained, and in what steps, by the paths of the experiment file.
@@ -326,6 +328,7 @@ def _training_fields(run: Run, point: int, variant: str) -> dict[str, Any]:
         (each for each in manifest.get("sweep_points") or () if each.get("index") == point), {}
     )
     resolved = (entry.get("variants") or {}).get(variant) or {}
+    encoded = resolved.get("activation") or {}
     written: Mapping[str, Any] = next(
         (each for each in experiment.get("variants") or () if each.get("name") == variant), {}
     )
@@ -337,6 +340,7 @@ def _training_fields(run: Run, point: int, variant: str) -> dict[str, Any]:
         "training.stages": len(placement[0]) if placement else 0,
         "training.microbatches": resolved.get("microbatches"),
         "training.virtual_stages": resolved.get("virtual_stages", 1),
+        **{f"variants.transport.activation.{name}": encoded.get(name) for name in _OF_ENCODING},
         **{f"variants.{name}": written.get(name) for name in _OF_VARIANT},
         **_model_fields(experiment.get("model")),
     }

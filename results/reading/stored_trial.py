@@ -120,6 +120,15 @@ class StoredTrial:
         return None if "synchronization" not in self.facts else int(self.facts["synchronization"]["sync_every"])
 
     @property
+    def activation_wire(self) -> str | None:
+        """Return how activations crossed the WAN, as text; None if they went as they are."""
+        facts = self.facts.get("activation")
+        if facts is None:
+            return None
+        kept = "" if facts.get("kept_of_1024") is None else f", {facts['kept_of_1024']} of 1024"
+        return f"{facts['wire']}{kept}{', fed back' if facts['error_feedback'] else ''}"
+
+    @property
     def has_own_clocks(self) -> bool:
         """Tell whether a quorum of its replicas goes on without the others: each then counts its own iterations."""
         return self.facts.get("synchronization", {}).get("quorum") is not None

@@ -200,6 +200,13 @@ class _Synchronization(_Facts):
     delay: Count
 
 
+class _Activation(_Facts):
+    wire: str
+    kept_of_1024: Positive | None = None
+    error_feedback: bool
+    boundaries: list[Count]
+
+
 class _Averages(_Facts):
     sums: Positive
     fewest_parts: Positive
@@ -265,6 +272,7 @@ class TrialFacts(_Settings):
     equal_parts: Positive | None = None
     beside: _Beside | None = None
     synchronization: _Synchronization | None = None
+    activation: _Activation | None = None
     averages: _Averages | None = None
     profiled_iterations: Count | None = None
     program: Document | None = None

@@ -83,20 +83,6 @@ class PlacedEncoding:
         }
         return replace(work, **times, activation_bytes=parts.activation_bytes, virtual=parts)
 
-    def residues_bytes(self, work: StageCosts, messages: int) -> tuple[int, ...]:
-        """Return what error feedback keeps at each part, of so many messages of an iteration; () without any.
-
-        ``work`` has the sizes of what is not encoded.
-        """
-        if not self.encoding.wire.error_feedback:
-            return ()
-        kept = [0] * self.layout.count
-        for boundary in self.boundaries:
-            size_bytes = messages * _RESIDUE_BYTES * self.encoding.elements(work.activation_bytes[boundary])
-            kept[boundary] += size_bytes
-            kept[boundary + 1] += size_bytes
-        return tuple(kept)
-
     def _parts(self, parts: StageCosts) -> StageCosts:
         """Return the costs of undivided parts of the model."""
         encoding = self.encoding
@@ -143,6 +129,21 @@ def placed_encoding(
         if one.datacenter != other.datacenter
     }
     return PlacedEncoding(encoding, tuple(sorted(crossing)), layout) if crossing else None
+
+
+def residues(placed: PlacedEncoding | None, work: StageCosts, messages: int) -> tuple[int, ...]:
+    """Return the bytes that error feedback keeps at each part, of so many messages of an iteration; () without any.
+
+    ``work`` has the sizes of what is not encoded.
+    """
+    if placed is None or not placed.encoding.wire.error_feedback:
+        return ()
+    kept = [0] * placed.layout.count
+    for boundary in placed.boundaries:
+        size_bytes = messages * _RESIDUE_BYTES * placed.encoding.elements(work.activation_bytes[boundary])
+        kept[boundary] += size_bytes
+        kept[boundary + 1] += size_bytes
+    return tuple(kept)
 
 
 def _duration_ns(size_bytes: int, bytes_per_s: int | None) -> int:

@@ -16,6 +16,7 @@ from wanbed.runner.resolve.encoded_activations import (
     check_activation,
     check_crossing,
     placed_encoding,
+    residues,
 )
 from wanbed.runner.resolve.held_check import check_held
 from wanbed.runner.resolve.layer_cut import cut_layers, layers_asked, with_layers
@@ -93,9 +94,8 @@ def resolve_pipeline(written: WrittenVariant, where: Choose | Layout, *, plans: 
     of_file, grouping = _costs(written, cut, virtual, None if alone is None else alone.swapping)
     if choice.keeps_last and grouping is None:
         of_file = of_file.keeping_last()
-    residues_bytes: tuple[int, ...] = ()
-    if encoding is not None:
-        residues_bytes, of_file = encoding.residues_bytes(of_file, cut.microbatches), encoding.costs(of_file)
+    unencoded, residues_bytes = of_file, residues(encoding, of_file, cut.microbatches)
+    of_file = encoding.costs(of_file) if encoding is not None else of_file
     replicas = replica_times(written, placement, of_file)
     if virtual is not None:
         _check_alike(written, replicas)
@@ -138,6 +138,7 @@ def resolve_pipeline(written: WrittenVariant, where: Choose | Layout, *, plans: 
         sums_flushes=sums_flushes,
         layers=layers,
         encoded=None if encoding is None else encoding.on_wire,
+        unencoded=None if encoding is None else _slowest(written, placement, unencoded),
         residues_bytes=residues_bytes,
         memory=None if memory is None or limit is None else HeldBytes.of(memory, cut.stages, limit),
     )
@@ -208,10 +209,15 @@ def _cut_layers(
     def slowest(costs: StageCosts) -> StageCosts:
         if encoding is not None:
             costs = encoding.costs(replace(costs, activation_bytes=activation_bytes(written.spec, cut.stages)))
-        replicas = replica_times(written, placement, costs)
-        return costs if replicas is None else replicas.slowest(costs)
+        return _slowest(written, placement, costs)
 
     return cut_layers(written, cut.stages, slowest, keeps_last=keeps_last, memory_bytes=cut.memory_bytes)
+
+
+def _slowest(written: WrittenVariant, placement: Placement, costs: StageCosts) -> StageCosts:
+    """Return the costs with the times of the slowest replica of each stage."""
+    replicas = replica_times(written, placement, costs)
+    return costs if replicas is None else replicas.slowest(costs)
 
 
 def _check_alike(written: WrittenVariant, replicas: ReplicaTimes | None) -> None:

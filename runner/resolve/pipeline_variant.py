@@ -65,8 +65,8 @@ class PipelineVariant(ResolvedVariant):
     ``sums_flushes`` replicas all-reduce the gradients of each flush, not only the sum of all. ``layers`` has the number
     of each stage, None where they are divided evenly, and ``memory`` the bytes that GPUs hold, None without a limit.
     ``encoded`` are the boundaries whose messages are encoded, None without any: ``work`` then has their sizes on the
-    wire, and the times with encoding and decoding. ``residues_bytes`` is what error feedback keeps at each part of the
-    model, () without any.
+    wire, and the times with encoding and decoding, and ``unencoded`` those without. ``residues_bytes`` is what error
+    feedback keeps at each part of the model, () without any.
     """
 
     schedule: str
@@ -84,6 +84,7 @@ class PipelineVariant(ResolvedVariant):
     layers: tuple[int, ...] | None = None
     memory: HeldBytes | None = None
     encoded: EncodedBoundaries | None = None
+    unencoded: StageCosts | None = None
     residues_bytes: tuple[int, ...] = ()
     jobs: AmongJobs = AmongJobs()
 
@@ -341,16 +342,22 @@ class PipelineVariant(ResolvedVariant):
             "placement": self._places_document(),
             "microbatches": self.microbatches,
             "pipelines_per_cell": self.pipelines_per_cell,
-            "work": self.work.document(),
+            "work": (self.unencoded or self.work).document(),
             **({} if self.service is None else {"prefill": self.service.document()}),
             **({} if self.replicas is None else {"replicas": self.replicas.document(self.placement.stages)}),
             **({} if self.virtual is None else {"virtual_stages": self.virtual.chunks}),
             **({"optimizer_waits": "all stages"} if self.waits_for_all else {}),
             **({} if self.layers is None else {"layers": list(self.layers)}),
             **({} if self.memory is None else {"memory": {**asdict(self.memory), "parts": self.layout.chunks}}),
-            **({} if self.encoded is None else {"activation": self.encoded.document()}),
+            **({} if self.encoded is None else {"activation": self._activation_document(self.encoded)}),
             **({"accumulate": self.flushes} if self.flushes > 1 else {}),
             **({"summed": "every flush"} if self.sums_flushes else {}),
+        }
+
+    def _activation_document(self, encoded: EncodedBoundaries) -> Mapping[str, Any]:
+        return {
+            **encoded.document(),
+            "encoded_bytes": [self.work.activation_bytes[each] for each in encoded.boundaries],
         }
 
 

@@ -97,6 +97,7 @@ def _pipeline_facts(topology: Topology, variant: ResolvedVariant) -> dict[str, A
     return {
         "pipelines_per_cell": variant.pipelines_per_cell,
         **({"synchronization": seldom} if seldom else {}),
+        **({} if variant.encoded is None else {"activation": variant.encoded.document()}),
         "all_reduce_wan_ratio": [variant.wan_ratio(stage) for stage in range(variant.placement.stages)],
         **_plan_facts(topology, variant),
     }

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from wanbed.workloads.compute.activation_wire import PLACE_BYTES, ActivationWire
-from wanbed.workloads.synchronization.codec import decode, encode
+from wanbed.workloads.synchronization.codec import aligned, decode, encode
 from wanbed.workloads.synchronization.synchronization import BLOCK
 
 
@@ -27,12 +27,13 @@ def encode_message(elements: Tensor, wire: ActivationWire) -> Tensor:
 
 def decode_message(encoded: Tensor, elements: int, wire: ActivationWire) -> Tensor:
     """Return the ``elements`` fp32 numbers of encoded bytes. Those that ``topk`` has not kept are 0."""
+    encoded = aligned(encoded)
     if wire.kept is None:
         return decode(encoded, wire.numbers)[:elements]
     rows = encoded.view(-1, wire.kept * (wire.numbers.element_bytes + PLACE_BYTES))
     split = wire.kept * PLACE_BYTES
     places = rows[:, :split].contiguous().view(torch.int16).long()
-    kept = decode(rows[:, split:].contiguous().flatten(), wire.numbers).view(len(rows), -1)
+    kept = decode(aligned(rows[:, split:].flatten()), wire.numbers).view(len(rows), -1)
     blocks = torch.zeros(len(rows), BLOCK, device=encoded.device)
     return blocks.scatter_(1, places, kept).flatten()[:elements]
 

@@ -2,6 +2,7 @@
 
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from wanbed.results.records.span_log import NO_MICROBATCH, DeviceRecord
+from wanbed.workloads.compute.activation_codec import MessageEncoder, decode_message
 from wanbed.workloads.compute.compute import BucketCompute, MeasuredDevice, TrainingGpu
 from wanbed.workloads.compute.device.device_measurement import DeviceMeasurement
 from wanbed.workloads.compute.device.staging import IncomingCopy, OutgoingCopy, create_staging
@@ -91,11 +93,17 @@ class GradientBuckets:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A part of the model: the stage itself, or one of its virtual stages."""
+    """A part of the model: the stage itself, or one of its virtual stages.
+
+    ``encoded_before`` and ``encoded_after`` tell whether the messages that it exchanges with the part before it, and
+    with the one after it, are encoded.
+    """
 
     module: GptStage
     is_first: bool
     is_last: bool
+    encoded_before: bool = False
+    encoded_after: bool = False
 
 
 _Key = tuple[int, int]
@@ -106,7 +114,7 @@ _Key = tuple[int, int]
 class _InFlight:
     """The state of a microbatch from its forward to its backward. ``inputs`` uses the memory of ``payload``.
 
-    ``targets`` are None except at the last stage.
+    Until its forward decodes them, ``inputs`` may be encoded. ``targets`` are None except at the last stage.
     """
 
     inputs: Tensor
@@ -123,6 +131,20 @@ class _DeferredWeights:
     payload: memoryview | None
 
 
+def _messages(work: TorchWork) -> Counter[int]:
+    """Return how many messages of each size a stage exchanges in an iteration, both ways."""
+    computed, learning, encoded = work.computed, work.learning, work.encoded
+    found: Counter[int] = Counter()
+    for part in computed.parts:
+        for boundary in (part - 1, part):
+            if 0 <= boundary < computed.all_parts - 1:
+                size_bytes = learning.model.activation_bytes(learning.precision)
+                if encoded is not None and boundary in encoded.boundaries:
+                    size_bytes = encoded.wire.encoded_bytes(learning.model.context * learning.model.hidden)
+                found[size_bytes] += 2 * computed.microbatches
+    return found
+
+
 class TorchCompute(BucketCompute, MeasuredDevice):
     """Trains one stage as configured by ``work``, or all its virtual stages, each as a chunk of its own.
 
@@ -135,13 +157,13 @@ class TorchCompute(BucketCompute, MeasuredDevice):
     those of the mean over the iteration's whole batch; by the microbatches alone where replicas train alone.
 
     On the CPU tensors use the memory of received payloads; a payload is given to ``release`` after its last use: an
-    activation after its microbatch's backward (or the input part of it), a gradient after all parts of the backward. On
-    a GPU payloads are copied on arrival and then released.
+    activation after its microbatch's backward (or the input part of it), a gradient after all parts of the backward,
+    and one that is encoded as soon as it is decoded. On a GPU payloads are copied on arrival and then released.
 
-    A span covers the computation of an action, not the copies from and to a GPU (see ``Staging``): the host prepares
-    what an action needs before its span, and stages what it sends after it. With ``gpu`` each action and the update
-    first claim that GPU for training. The number of torch's threads and the choice of kernels are set for the whole
-    process.
+    A span covers the computation of an action, encoding and decoding included, not the copies from and to a GPU (see
+    ``Staging``): the host prepares what an action needs before its span, and stages what it sends after it. With
+    ``gpu`` each action and the update first claim that GPU for training. The number of torch's threads and the choice
+    of kernels are set for the whole process.
 
     Raises ValueError for a missing device or a text that is too short, OSError if the text cannot be read.
     """
@@ -152,9 +174,7 @@ class TorchCompute(BucketCompute, MeasuredDevice):
         self._gpu = gpu
         self._release = release
         self._device = configured_device(work.device)
-        neighbours = sum((part > 0) + (part < computed.all_parts - 1) for part in computed.parts)
-        message_bytes = learning.model.activation_bytes(learning.precision)
-        self._staging = create_staging(self._device, message_bytes, 2 * neighbours * computed.microbatches)
+        self._staging = create_staging(self._device, _messages(work))
         self._measurement = DeviceMeasurement(self._device, work.device.check_iteration)
         self._dtype = DTYPES[learning.precision]
         self._tokens = TokenSource(learning.model, learning.seed, learning.text, learning.held_out)
@@ -170,6 +190,7 @@ class TorchCompute(BucketCompute, MeasuredDevice):
             self.synchronized = OuterSteps(
                 outer, lambda step: self._timed(step, "optimizer", NO_MICROBATCH), self._release
             )
+        self._encoder = None if work.encoded is None else MessageEncoder(work.encoded.wire)
         self._deferred = DeferredGradients()
         if work.split_backward:
             self.split_backwards()
@@ -201,7 +222,17 @@ class TorchCompute(BucketCompute, MeasuredDevice):
     def _part(self, number: int) -> _Part:
         learning, parts = self._work.learning, self._work.computed.all_parts
         module = build_stage(learning.model, number, parts, learning.seed, self._dtype)
-        return _Part(module.to(self._device.device), number == 0, number == parts - 1)
+        encoded = () if self._work.encoded is None else self._work.encoded.boundaries
+        return _Part(
+            module.to(self._device.device), number == 0, number == parts - 1, number - 1 in encoded, number in encoded
+        )
+
+    def _arrives_encoded(self, message: Message) -> bool:
+        part = self._parts[message.chunk]
+        return part.encoded_before if message.kind is MessageKind.ACTIVATION else part.encoded_after
+
+    def _arrives_as(self, message: Message) -> torch.dtype:
+        return torch.uint8 if self._arrives_encoded(message) else self._dtype
 
     def begin(self, iteration: int) -> None:
         """Begin ``iteration``: use its tokens, and set the gradients to zero."""
@@ -215,14 +246,14 @@ class TorchCompute(BucketCompute, MeasuredDevice):
 
         So the copy runs while an action computes. ``payload`` is released after it, maybe before ``arrived``.
         """
-        self._begun[iteration, message] = self._staging.incoming(payload, self._dtype, self._release)
+        self._begun[iteration, message] = self._staging.incoming(payload, self._arrives_as(message), self._release)
         self._staging.settle()
 
     def arrived(self, message: Message, payload: memoryview) -> None:
-        """Keep an activation or gradient: context x hidden elements in the stage's precision."""
+        """Keep an activation or gradient: context x hidden elements in the stage's precision, or encoded."""
         copy = self._begun.pop((self._iteration, message), None)
         if copy is None:
-            copy = self._staging.incoming(payload, self._dtype, self._release)
+            copy = self._staging.incoming(payload, self._arrives_as(message), self._release)
         self._received[message] = copy, payload if self._staging.keeps_payload else None
         self._staging.settle()
 
@@ -362,15 +393,33 @@ class TorchCompute(BucketCompute, MeasuredDevice):
         if part.is_first:
             return _InFlight(self._batch(microbatch)[0].to(self._device.device), None, targets)
         copy, payload = self._received.pop(Message(MessageKind.ACTIVATION, microbatch, chunk))
+        inputs = copy.tensor if part.encoded_before else self._shaped(copy.tensor).requires_grad_()
         copy.let_compute_wait()
-        return _InFlight(self._shaped(copy).requires_grad_(), payload, targets)
+        return _InFlight(inputs, payload, targets)
 
     def _batch(self, microbatch: int) -> tuple[Tensor, Tensor]:
         return self._tokens.batch(self._iteration, self._work.computed.pipeline, microbatch)
 
-    def _shaped(self, copy: IncomingCopy) -> Tensor:
+    def _shaped(self, elements: Tensor) -> Tensor:
         model = self._work.learning.model
-        return copy.tensor.view(1, model.context, model.hidden)
+        return elements.view(1, model.context, model.hidden)
+
+    def _decoded(self, encoded: Tensor, payload: memoryview | None) -> Tensor:
+        """Return what a message has, in memory of its own, and release its payload."""
+        assert self._work.encoded is not None
+        model = self._work.learning.model
+        elements = decode_message(encoded, model.context * model.hidden, self._work.encoded.wire)
+        self._release_payload(payload)
+        return self._shaped(elements.to(self._dtype))
+
+    def _sendable(self, message: Message, tensor: Tensor) -> Tensor:
+        """Return what is sent of the tensor in a message: itself, or encoded."""
+        part = self._parts[message.chunk]
+        encoded = part.encoded_after if message.kind is MessageKind.ACTIVATION else part.encoded_before
+        if not encoded:
+            return tensor
+        assert self._encoder is not None
+        return self._encoder.encode(tensor, message)
 
     def _output(self, microbatch: int, chunk: int) -> Tensor:
         """Return the activation for the next stage or, at the last stage, the microbatch's part of the mean loss."""
@@ -381,15 +430,20 @@ class TorchCompute(BucketCompute, MeasuredDevice):
         return language_loss(output, held.targets) / (self._work.computed.microbatches * self._work.gradient_replicas)
 
     def _forward(self, microbatch: int, chunk: int) -> None:
+        held = self._in_flight[microbatch, chunk]
+        if self._parts[chunk].encoded_before:
+            held.inputs = self._decoded(held.inputs, held.payload).requires_grad_()
+            held.payload = None
         with torch.set_grad_enabled(not self._work.recompute):
             output = self._output(microbatch, chunk)
         if not self._work.recompute:
             # Backward needs the graph, not the output itself, which may be freed as soon as it has been sent.
-            self._in_flight[microbatch, chunk].root = get_gradient_edge(output)
+            held.root = get_gradient_edge(output)
         if self._parts[chunk].is_last:
             self._losses[microbatch] = output.detach()
         else:
-            self._made = Message(MessageKind.ACTIVATION, microbatch, chunk), output.detach()
+            message = Message(MessageKind.ACTIVATION, microbatch, chunk)
+            self._made = message, self._sendable(message, output.detach())
 
     def _recompute(self, microbatch: int, chunk: int) -> None:
         self._in_flight[microbatch, chunk].root = get_gradient_edge(self._output(microbatch, chunk))
@@ -406,7 +460,8 @@ class TorchCompute(BucketCompute, MeasuredDevice):
         torch.autograd.backward(held.root, gradient)
         if not self._parts[chunk].is_first:
             assert held.inputs.grad is not None
-            self._made = Message(MessageKind.GRADIENT, microbatch, chunk), held.inputs.grad
+            message = Message(MessageKind.GRADIENT, microbatch, chunk)
+            self._made = message, self._sendable(message, held.inputs.grad)
         self._release_payload(held.payload)
         # The weight part may use the received gradient, so its payload is kept until then.
         self._left[microbatch, chunk] = _DeferredWeights(self._deferred.take(), payload)
@@ -426,7 +481,9 @@ class TorchCompute(BucketCompute, MeasuredDevice):
         if self._parts[chunk].is_last:
             return torch.ones((), device=self._device.device), None
         copy, payload = self._received.pop(Message(MessageKind.GRADIENT, microbatch, chunk))
-        return self._shaped(copy), payload
+        if self._parts[chunk].encoded_after:
+            return self._decoded(copy.tensor, payload), None
+        return self._shaped(copy.tensor), payload
 
     def _release_payload(self, payload: memoryview | None) -> None:
         if payload is not None:

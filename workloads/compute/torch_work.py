@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from wanbed.workloads.compute.activation_wire import EncodedBoundaries
 from wanbed.workloads.compute.computed_stage import ComputedStage
 from wanbed.workloads.compute.device_settings import SwapSettings, TrainingDevice
 from wanbed.workloads.gpt.learning_config import LearningConfig
@@ -14,6 +15,7 @@ class TorchWork:
 
     - ``recompute``: the schedule runs forwards again before their backwards at this stage.
     - ``split_backward``: the schedule splits backwards.
+    - ``encoded``: the boundaries of the pipeline whose messages are encoded, None without any.
     - ``synchronization``: how replicas that train alone are kept together, None if they sum their gradients.
 
     Raises ValueError naming the field.
@@ -25,6 +27,7 @@ class TorchWork:
     recompute: bool = False
     split_backward: bool = False
     synchronization: Synchronization | None = None
+    encoded: EncodedBoundaries | None = None
 
     def __post_init__(self) -> None:
         for part in self.computed.parts:

@@ -65,11 +65,11 @@ def add_encoded(total: memoryview, part: memoryview, wire: WireFormat) -> None:
     if not total.nbytes:
         return
     into = torch.frombuffer(total, dtype=torch.uint8)
-    summed = decode(_aligned(into), wire) + decode(_aligned(torch.frombuffer(part, dtype=torch.uint8)), wire)
+    summed = decode(aligned(into), wire) + decode(aligned(torch.frombuffer(part, dtype=torch.uint8)), wire)
     into.copy_(encode(summed, wire))
 
 
-def _aligned(encoded: Tensor) -> Tensor:
+def aligned(encoded: Tensor) -> Tensor:
     """Return the bytes where they may be read as numbers: received memory may begin anywhere."""
     return encoded if encoded.data_ptr() % torch.float32.itemsize == 0 else encoded.clone()
 

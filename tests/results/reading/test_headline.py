@@ -1,4 +1,4 @@
-"""Tokens of replicas that synchronise seldom are said not to be worth the same where they stand beside others."""
+"""Tokens of variants that learn otherwise are said not to be worth the same where they stand beside others."""
 
 import json
 import re
@@ -19,6 +19,7 @@ from wanbed.results.reading.headline import (
     TimeBound,
     by_point,
     differences,
+    encoded_text,
     headline,
     variant_fields,
     worth_note,
@@ -283,3 +284,32 @@ def test_variants_that_are_alike_have_no_such_sentence(tmp_path: Path) -> None:
     synchronous, local = a_run(tmp_path / "a", ()), a_run(tmp_path / "b", ("synchronous", "seldom"))
     assert worth_note(headline(synchronous)) == worth_note(headline(local)) == ""
     assert compare(check(local, local, names=[("synchronous", "seldom")])).notes == ()
+
+
+ENCODED = """
+topology:
+  datacenters: [{name: east, hosts: 1}, {name: west, hosts: 1}]
+  wan: {latency: 20ms, rate: 100Mbit}
+compute: {forward: 20ms, activation: 1MiB}
+training: {microbatches: 2, stages: 2}
+variants:
+  - {name: plain, schedule: gpipe}
+  - {name: same, schedule: gpipe, transport: {activation: {wire: bf16}}}
+  - {name: int8, schedule: gpipe, transport: {activation: {wire: int8}}}
+  - {name: also int8, schedule: 1f1b, transport: {activation: {wire: int8, encode: 1GB/s}}}
+  - {name: fed back, schedule: gpipe, transport: {activation: {wire: int8, error_feedback: true}}}
+"""
+
+
+def test_variants_that_send_other_numbers_over_the_wan_are_said_to_learn_otherwise(tmp_path: Path) -> None:
+    (tmp_path / "encoded.yaml").write_text(ENCODED)
+    run = wanbed.simulate(tmp_path / "encoded.yaml", runs=tmp_path)
+    assert encoded_text(["int8", "also int8", "fed back"]) in worth_note(headline(run))
+
+    def notes(one: str, other: str) -> tuple[str, ...]:
+        return compare(check(run, run, names=[(one, other)])).notes
+
+    assert notes("plain", "same") == notes("int8", "also int8") == ()
+    assert notes("plain", "int8") == notes("int8", "same") == (encoded_text(["int8"]),)
+    assert notes("int8", "fed back") == (encoded_text(["int8", "fed back"]),)
+    assert [trial.activation_wire for trial in run.trials] == [None, None, "int8", "int8", "int8, fed back"]

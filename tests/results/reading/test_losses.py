@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.results.losses_on_paper import BYTES_PER_ITERATION, TOKENS_PER_ITERATION, linear, losing_run
 from wanbed.results.reading.losses import ClockError, LossCurve, counted_until, loss_frame, loss_trials
-from wanbed.results.reading.run import load_run
+from wanbed.results.reading.run import Run, load_run
 
 LEARNS = {"dp": linear(5.0, 0.1)}
 
@@ -103,6 +103,34 @@ def test_a_model_and_a_number_of_microbatches_belong_to_a_training(tmp_path: Pat
         with pytest.raises(ClockError, match=field):
             loss_trials(run, clock)
         clock = load_run(clock.path)
+
+
+@pytest.mark.parametrize(
+    ("encoded", "field"),
+    [
+        ({"wire": "fp8"}, "variants.transport.activation.wire: int8, and fp8 in the run of the clock"),
+        ({"error_feedback": True}, "variants.transport.activation.error_feedback: not set, and true in the run of"),
+        ({"boundaries": [1]}, r"variants.transport.activation.boundaries: \[0\], and \[1\] in the run of the clock"),
+        ({"encoded_bytes": [5]}, None),
+    ],
+)
+def test_the_format_of_activations_belongs_to_a_training(
+    tmp_path: Path, encoded: dict[str, object], field: str | None
+) -> None:
+    def with_encoding(run: Run, activation: dict[str, object]) -> Run:
+        places = {"placement": [[0], [1]], "microbatches": 4, "activation": activation}
+        run.manifest["sweep_points"] = [{"index": 0, "sweep_point": {}, "variants": {"dp": places}}]  # type: ignore[index]
+        return run
+
+    own = {"wire": "int8", "error_feedback": False, "boundaries": [0], "encoded_bytes": [4]}
+    run = with_encoding(load_run(losing_run(tmp_path, losses=LEARNS)), own)
+    clock = load_run(losing_run(tmp_path, name="clock", losses=TIMES, simulated=True))
+    with_encoding(clock, {**own, **encoded})
+    if field is None:
+        assert loss_trials(run, clock)
+    else:
+        with pytest.raises(ClockError, match=field):
+            loss_trials(run, clock)
 
 
 def test_a_run_that_learnt_nothing_has_nothing_to_time(tmp_path: Path) -> None:

@@ -110,9 +110,10 @@ def test_every_key_of_a_simulated_trial_is_on_the_page(tmp_path: Path) -> None:
     record = simulated_record(SimulatedTrial.of(point.trials()[0], point), simulate_on_paper)
     text = keys_below("trial.json")
     # What an emulation, torch, a prefill service, a planned schedule, drawn times, connections that are cut,
-    # synchronisations, swapping, counters of links and RDMA, equal parts, or a kind of trial that is known to be off
-    # add is not here.
+    # synchronisations, encoded activations, swapping, counters of links and RDMA, equal parts, or a kind of trial that
+    # is known to be off add is not here.
     others = {"machine_load", "sysctls", "prefill", "plan", "connections_cut", "compute_times_drawn", "synchronization"}
+    others |= {"activation"}
     others |= {"machine_loads", "clocks", "learning_seed", "text", "known_misses", "swapping"}
     others |= {"carried", "rdma_sent_bytes", "equal_parts"}
     assert text == {"sweep_point", "variant", "repeat", *record.facts, *others}

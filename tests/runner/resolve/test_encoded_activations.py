@@ -123,7 +123,10 @@ def test_ranks_and_plans_know_what_is_encoded() -> None:
     assert [occupied[0], occupied[2]] == [plain[0], plain[2]]
     # 10 % of 16-bit numbers, with places of 16 bits.
     assert occupied[1] == pytest.approx(plain[1] * 102 * 4 / 2048, rel=1e-3)
+    # Variants are compared by what they compute and send before it is encoded.
+    assert variant.document()["work"] == resolved(None, "atlas").document()["work"]
     assert variant.document()["activation"] == {
+        "encoded_bytes": [512 * 102 * 4],
         "wire": "topk",
         "kept_of_1024": 102,
         "error_feedback": True,

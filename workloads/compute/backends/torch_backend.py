@@ -38,6 +38,7 @@ class TorchBackend(ComputeBackend):
     completes_buckets = True
     sums_flushes = True
     synchronizes = True
+    encodes = True
     swaps = True
     torch_schedules = True
     virtual_stages = True
@@ -102,4 +103,5 @@ def torch_work(config: ComputeConfig, actions: tuple[ActionKind, ...]) -> TorchW
         recompute=ActionKind.RECOMPUTE in actions or config.device.swapping is not None,
         split_backward=ActionKind.BACKWARD_INPUT in actions,
         synchronization=config.synchronization,
+        encoded=config.encoded,
     )

@@ -6,7 +6,7 @@ and sockets continue.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from threading import Lock
 
@@ -215,20 +215,21 @@ class PinnedStaging(Staging):
 
     A copy to the host begins when the kernels enqueued so far have ended, and later kernels do not wait for it. A copy
     to the device begins at once, into memory that no kernel uses; kernels enqueued after ``let_compute_wait`` wait for
-    it. Construct it in the computing thread. ``messages`` buffers of ``message_bytes`` are made ahead for both
-    directions.
+    it. Construct it in the computing thread. ``messages`` says how many buffers of each size of a message are made
+    ahead, for both directions.
     """
 
     overlaps = True
     keeps_payload = False
 
-    def __init__(self, runtime: DeviceRuntime, message_bytes: int = 0, messages: int = 0) -> None:
+    def __init__(self, runtime: DeviceRuntime, messages: Mapping[int, int] | None = None) -> None:
         self._runtime = runtime
         self._compute = runtime.compute_stream()
         self._outward, self._inward = runtime.new_stream(), runtime.new_stream()
-        self._message_bytes = message_bytes
+        self._messages = dict(messages or {})
         self._buffers = PinnedBuffers(runtime)
-        self._buffers.reserve(message_bytes, messages)
+        for message_bytes, count in self._messages.items():
+            self._buffers.reserve(message_bytes, count)
         self._lock = Lock()
         self._under_way: list[_UnderWay] = []
         self.to_host = self.to_device = Staged()
@@ -258,7 +259,7 @@ class PinnedStaging(Staging):
 
     def receive_buffer(self, size_bytes: int) -> memoryview | None:
         """Return pinned memory for a message, None for any other size: only messages are copied to the device."""
-        return as_bytes(self._buffers.take(size_bytes)) if size_bytes == self._message_bytes else None
+        return as_bytes(self._buffers.take(size_bytes)) if size_bytes in self._messages else None
 
     def settle(self) -> None:
         """Release the copies that are done, and keep the others until the next call."""
@@ -293,8 +294,8 @@ class PinnedStaging(Staging):
         return done
 
 
-def create_staging(device: TorchDevice, message_bytes: int, messages: int) -> Staging:
-    """Return the staging for computation on ``device``, prepared for ``messages`` of that size at a time."""
+def create_staging(device: TorchDevice, messages: Mapping[int, int]) -> Staging:
+    """Return the staging for computation on ``device``, prepared for so many messages of each size at a time."""
     if device.runtime is None:
         return DirectStaging(device)
-    return PinnedStaging(device.runtime, message_bytes, messages)
+    return PinnedStaging(device.runtime, messages)

@@ -69,7 +69,7 @@ def staging(gpu: HostileGpu | None, seed: int, steps: int = 60) -> list[bytes]:
     """Compute and stage in a random order without waiting for any kernel. Return the bytes of every message."""
     random, results = Random(seed), []
     device = CpuDevice() if gpu is None else hostile_device(gpu)
-    staged = create_staging(device, MESSAGE_BYTES, 2)
+    staged = create_staging(device, {MESSAGE_BYTES: 2})
     pool = BufferPool()
     pool.prefer(staged.receive_buffer)
     total = torch.zeros(8, 8, device=device.device)

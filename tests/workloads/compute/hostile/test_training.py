@@ -16,14 +16,18 @@ from tests.support.workloads.one_thread import one_thread
 from tests.support.workloads.reference_training import relative_error
 from tests.workloads.compute.hand_driven import HandDriven
 from tests.workloads.compute.hostile.programs import WORK, WORKS, staging, training
+from wanbed.workloads.compute.activation_wire import ActivationWire, EncodedBoundaries
 from wanbed.workloads.compute.device.device_measurement import EventTimer
 from wanbed.workloads.compute.device_settings import TrainingDevice
 from wanbed.workloads.compute.torch_compute import TorchCompute
 from wanbed.workloads.compute.torch_work import TorchWork
 from wanbed.workloads.message import Message, MessageKind
 from wanbed.workloads.schedules.action import Action, ActionKind
+from wanbed.workloads.synchronization.synchronization import WireFormat
 
 PATIENCE_S = 60
+INT8 = EncodedBoundaries(ActivationWire(WireFormat.INT8), (0,))
+TOPK = EncodedBoundaries(ActivationWire(WireFormat.BF16, 100, error_feedback=True), (0,))
 
 
 _one_thread = pytest.fixture(autouse=True)(one_thread)
@@ -57,6 +61,8 @@ def test_two_pipelines_train_bit_by_bit_as_on_the_cpu(order: Order, seed: int, o
         {"pipelines": 1, "microbatches": 3},
         {"recompute": False},
         {"split_backward": False},
+        {"encoded": INT8},
+        {"encoded": TOPK, "split_backward": False},
     ],
     ids=str,
 )
@@ -178,7 +184,9 @@ def waits_within_spans(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return waits
 
 
-@pytest.mark.parametrize("work", WORKS, ids=["split and recomputed", "whole"])
+@pytest.mark.parametrize(
+    "work", [*WORKS, changed(WORK, encoded=TOPK)], ids=["split and recomputed", "whole", "encoded"]
+)
 def test_the_host_waits_for_nothing_within_a_span(work: TorchWork, waits_within_spans: list[str]) -> None:
     with on_hostile_gpu() as gpu:
         training(work, gpu, overlaps=True)
@@ -186,8 +194,9 @@ def test_the_host_waits_for_nothing_within_a_span(work: TorchWork, waits_within_
     assert gpu.waits.count("value") == 0
 
 
-def test_pinned_memory_is_made_ahead_for_all_messages_of_an_iteration() -> None:
-    work = changed(WORK, pipelines=1)
+@pytest.mark.parametrize("encoded", [None, INT8])
+def test_pinned_memory_is_made_ahead_for_all_messages_of_an_iteration(encoded: EncodedBoundaries | None) -> None:
+    work = changed(WORK, pipelines=1, encoded=encoded)
     with on_hostile_gpu() as gpu:
         training(work, gpu, overlaps=True)
     # Two stages with one neighbour each; two iterations.

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from statistics import median
 from typing import Any
 
-from wanbed.results.comparison.differences import NOT_SET, Difference, differing, flattened
+from wanbed.results.comparison.differences import NOT_SET, Difference, differing, flattened, price_fields
 from wanbed.results.comparison.pairing import Pair, Side
 from wanbed.results.comparison.run_description import first_point
 from wanbed.results.metrics.bootstrap import ENOUGH_REPEATS, FEWEST_REPEATS
@@ -53,10 +53,19 @@ def caveats(a: Run, b: Run, pairs: Iterable[Pair]) -> list[str]:
     for name, run in (("A", a), ("B", b))[: 1 if a is b else 2]:
         if (run.manifest.get("git") or {}).get("dirty"):
             found.append(f"{name} was run from a checkout with uncommitted changes: no revision reproduces it.")
+    found += _prices(a, b, pairs)
     sections: dict[str, list[Difference]] = {}
     for each in differing(_circumstances(a), _circumstances(b)):
         sections.setdefault(each.field.partition(".")[0], []).append(each)
     return found + [_of_section(name, own) for name, own in sections.items()]
+
+
+def _prices(a: Run, b: Run, pairs: Iterable[Pair]) -> list[str]:
+    """Return that costs of A and B are by other prices, if both have some."""
+    of_both = all(any(trial.prices is not None for trial in run.trials) for run in (a, b))
+    if not of_both or price_fields(a) == price_fields(b) or not any(pair.priced for pair in pairs):
+        return []
+    return ["A and B have different prices: the costs of each are by its own."]
 
 
 def _of_section(name: str, found: list[Difference]) -> str:

@@ -142,6 +142,11 @@ def _pair_document(judgement: Judgement, metric: Metric) -> dict[str, Any]:
         f"a_{metric.field}": pair.a.median_s,
         f"b_{metric.field}": pair.b.median_s,
         "bound": {"a": _bound_document(pair.a), "b": _bound_document(pair.b)},
+        **(
+            {"usd_per_million_tokens": {"a": pair.a.usd_per_million_tokens, "b": pair.b.usd_per_million_tokens}}
+            if pair.priced
+            else {}
+        ),
         f"{metric.draw}s": {"a": pair.a.repeats, "b": pair.b.repeats},
         ("trials" if metric.of_losses else "iterations"): {"a": pair.a.iterations, "b": pair.b.iterations},
         "exact": pair.a.exact and pair.b.exact,

@@ -9,6 +9,7 @@ path is ignored.
 """
 
 import json
+import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -32,6 +33,9 @@ NOT_SET = "not set"
 
 _NOT_COMPARED = {"name", "repeats", "sweep", "variants", "dilation", "engine", "clock", "seed"}
 """Fields of the experiment that do not matter, are paired, or are compared as resolved in the manifest."""
+
+_PRICES = re.compile(r"^topology\.(datacenters|links)\..*_price$")
+"""Prices change no time. Costs stand beside the times, each by the prices of its run."""
 
 _OF_THE_MANIFEST = ("engine", "clock", "dilation", "seed")
 
@@ -85,9 +89,19 @@ def run_fields(run: Run) -> dict[str, Any]:
     resolved = any("wan" in entry for entry in manifest.get("sweep_points") or ())
     fields = dict(flattened({name: value for name, value in experiment.items() if name not in _NOT_COMPARED}))
     without = (*swept, *(_RESOLVED_WAN if resolved else ()))
-    fields = {field: value for field, value in fields.items() if not any(is_below(field, path) for path in without)}
+    fields = {
+        field: value
+        for field, value in fields.items()
+        if not any(is_below(field, path) for path in without) and not _PRICES.match(field)
+    }
     fields |= {name: manifest.get(name) for name in _OF_THE_MANIFEST}
     return {**fields, "substrate": (manifest.get("substrate") or {}).get("name")}
+
+
+def price_fields(run: Run) -> dict[str, Any]:
+    """Return the prices in a run's experiment, by path."""
+    experiment = run.manifest.get("experiment") or {}
+    return {field: value for field, value in flattened(experiment) if _PRICES.match(field)}
 
 
 def point_fields(run: Run, point: int) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from wanbed.results.comparison.comparison import Comparison, Verdict
 from wanbed.results.comparison.differences import Difference
 from wanbed.results.comparison.judgement import ITERATION_TIME, Judgement, Metric, PairVerdict
 from wanbed.results.comparison.pairing import Pair
-from wanbed.results.text import count_text, percent_text
+from wanbed.results.text import UNKNOWN, count_text, percent_text, three_digits
 
 MAX_TEXT = 80
 """The most characters of a value that are shown; a compute profile with many stages has pages of them."""
@@ -19,7 +19,9 @@ WORDS: dict[PairVerdict, str] = {
     "no_data": "NO DATA",
 }
 
-BOUND_HEADINGS = ("A / its lower bound", "B / its lower bound")
+_BOUND_HEADINGS = ("A / its lower bound", "B / its lower bound")
+
+_COST_HEADINGS = ("A: USD a million tokens", "B: USD a million tokens")
 
 _SPECIAL = frozenset('\\`*_[]<>#|~&:@"$')
 
@@ -69,10 +71,9 @@ def markdown(comparison: Comparison) -> str:
     if comparison.judgements:
         headings = ["sweep point", "variant", "A", "B", "B / A", "95 % interval", "verdict", ""]
         rows = [list(pair_row(judgement, comparison.metric)) for judgement in comparison.judgements]
-        if has_bounds(comparison):
-            headings += BOUND_HEADINGS
-            for row, judgement in zip(rows, comparison.judgements, strict=True):
-                row.extend(bound_texts(judgement))
+        headings += further_headings(comparison)
+        for row, judgement in zip(rows, comparison.judgements, strict=True):
+            row.extend(further_texts(comparison, judgement))
         parts.append(_table(headings, rows))
     for title, found in (
         ("Differences that forbid a comparison (`--allow FIELD` accepts one)", checked.refused),
@@ -110,14 +111,30 @@ def pair_row(judgement: Judgement, metric: Metric = ITERATION_TIME) -> tuple[str
     )
 
 
-def has_bounds(comparison: Comparison) -> bool:
-    """Return whether the lower bound of any side is known."""
+def further_headings(comparison: Comparison) -> tuple[str, ...]:
+    """Return the headings of ``further_texts``: of bounds and of costs, as far as those of any side are known."""
+    bounds = _BOUND_HEADINGS if _has_bounds(comparison) else ()
+    return (*bounds, *(_COST_HEADINGS if _has_costs(comparison) else ()))
+
+
+def further_texts(comparison: Comparison, judgement: Judgement) -> tuple[str, ...]:
+    """Return how far A and B are above their lower bounds, and what their tokens cost, as text."""
+    sides = judgement.pair.a, judgement.pair.b
+    bounds = [side.bound_text for side in sides if _has_bounds(comparison)]
+    costs = [_cost_text(side.usd_per_million_tokens) for side in sides if _has_costs(comparison)]
+    return (*bounds, *costs)
+
+
+def _has_bounds(comparison: Comparison) -> bool:
     return any(side.bound is not None for each in comparison.judgements for side in (each.pair.a, each.pair.b))
 
 
-def bound_texts(judgement: Judgement) -> tuple[str, str]:
-    """Return how far A and B are above their lower bounds, as text."""
-    return judgement.pair.a.bound_text, judgement.pair.b.bound_text
+def _has_costs(comparison: Comparison) -> bool:
+    return any(each.pair.priced for each in comparison.judgements)
+
+
+def _cost_text(usd: float | None) -> str:
+    return UNKNOWN if usd is None else three_digits(usd)
 
 
 def _interval_text(judgement: Judgement, metric: Metric) -> str:

@@ -29,7 +29,7 @@ class Side:
     repeats, else None. ``saturated`` is the number of repeats with a saturated machine. ``bound`` is the time below
     which no iteration time can come and the part that decides, None if unknown. ``synchronizes_seldom`` marks replicas
     that train alone in between. ``activation_wire`` is the format in which activations crossed the WAN, None if they
-    went as they are.
+    went as they are. ``usd_per_million_tokens`` is the median over repeats, None without prices.
     """
 
     point: int
@@ -42,6 +42,7 @@ class Side:
     iterations: int = 0
     synchronizes_seldom: bool = False
     activation_wire: str | None = None
+    usd_per_million_tokens: float | None = None
 
     @property
     def median_s(self) -> float | None:
@@ -71,6 +72,11 @@ class Pair:
     point: Mapping[str, str]
     a: Side
     b: Side
+
+    @property
+    def priced(self) -> bool:
+        """Whether a side's costs are known."""
+        return self.a.usd_per_million_tokens is not None or self.b.usd_per_million_tokens is not None
 
     @property
     def point_text(self) -> str:
@@ -181,6 +187,7 @@ class _Sides:
             sum(map(len, own["iteration_times_s"])),
             any(trial.sync_every is not None for trial in trials),
             next((trial.activation_wire for trial in trials), None),
+            None if isnan(usd := own["usd_per_million_tokens"].median()) else float(usd),
         )
 
 

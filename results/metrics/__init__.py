@@ -67,7 +67,7 @@ from wanbed.results.metrics.program_time import (
     program_parts,
     rank_times,
 )
-from wanbed.results.metrics.wan import wan_bytes, wan_bytes_within, wan_goodput_bps
+from wanbed.results.metrics.wan import wan_bytes, wan_bytes_by_link, wan_bytes_within, wan_goodput_bps
 
 __all__ = [
     "COLLECTIVE",
@@ -126,6 +126,7 @@ __all__ = [
     "ttft_ns",
     "union_length_ns",
     "wan_bytes",
+    "wan_bytes_by_link",
     "wan_bytes_within",
     "wan_goodput_bps",
     "whole_periods",

@@ -10,6 +10,9 @@ from wanbed.results.metrics.intervals import is_among, text_codes
 from wanbed.results.metrics.iterations import NS_PER_S, Window, counted_spans
 from wanbed.results.records.span_log import COLLECTIVE_KINDS
 
+Ends = tuple[str, str]
+"""The sending and the receiving datacenter of a WAN link."""
+
 
 def wan_bytes(spans: pd.DataFrame, link_samples: pd.DataFrame) -> int | None:
     """Return the bytes sent over the WAN during the whole trial, including warm-up and headers.
@@ -17,15 +20,28 @@ def wan_bytes(spans: pd.DataFrame, link_samples: pd.DataFrame) -> int | None:
     It is the sum over directed links of the last sample minus the first. None if the trial spans several datacenters
     but no link was sampled.
     """
+    sent_bytes = wan_bytes_by_link(spans, link_samples)
+    return None if sent_bytes is None else sum(sent_bytes.values())
+
+
+def wan_bytes_by_link(spans: pd.DataFrame, link_samples: pd.DataFrame) -> dict[Ends, int] | None:
+    """Return the bytes sent over each direction of a WAN link, by its ends, and None, as ``wan_bytes`` does."""
     of_link = (link_samples["scope"] == "link").to_numpy(bool)
     if not of_link.any():
-        return None if spans["datacenter"].nunique() > 1 else 0
-    sources, destinations = (pd.factorize(link_samples[end])[0][of_link] for end in ("source", "destination"))
-    link = sources * (int(destinations.max()) + 1) + destinations
+        return None if spans["datacenter"].nunique() > 1 else {}
+    (sources, source_names), (destinations, names) = (
+        pd.factorize(link_samples[end]) for end in ("source", "destination")
+    )
+    link = (sources * len(names) + destinations)[of_link]
     order = np.lexsort((link_samples["time_ns"].to_numpy(np.int64)[of_link], link))
     counts = link_samples["wire_bytes"].to_numpy(np.int64)[of_link][order]
     last = np.append(np.diff(link[order]) != 0, True)
-    return int((counts[last] - counts[np.roll(last, 1)]).sum())
+    sent_bytes = (counts[last] - counts[np.roll(last, 1)]).tolist()
+    ends = (divmod(number, len(names)) for number in link[order][last].tolist())
+    return {
+        (str(source_names[source]), str(names[destination])): size
+        for (source, destination), size in zip(ends, sent_bytes, strict=True)
+    }
 
 
 def wan_bytes_within(link_samples: pd.DataFrame, window: Window) -> tuple[int, int] | None:

@@ -1,7 +1,7 @@
 """The results of each variant of each run in each sweep point, over its repeats, and what its variants differ in."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,10 @@ _FIGURES = (
     "wan_bytes",
     "wan_goodput_bps",
     "tokens_per_s",
+    "usd_per_iteration",
+    "egress_usd_per_iteration",
+    "usd_per_h",
+    "usd_per_million_tokens",
 )
 
 
@@ -129,6 +133,16 @@ class WanUse:
 
 
 @dataclass(frozen=True)
+class RowCost:
+    """What training costs by the prices of the file; ``usd_per_million_tokens`` is None without a model."""
+
+    usd_per_iteration: float
+    egress_usd_per_iteration: float
+    usd_per_h: float
+    usd_per_million_tokens: float | None
+
+
+@dataclass(frozen=True)
 class Standing:
     """The trust that figures deserve.
 
@@ -164,6 +178,7 @@ class HeadlineRow:
     speed_up: float | None
     tokens_per_s: float | None
     bound: TimeBound | None = None
+    cost: RowCost | None = None
     differs: tuple[str, ...] = ()
     synchronizes_seldom: bool = False
     activation_wire: str | None = None
@@ -248,12 +263,20 @@ def headline(run: Run, label: str = "") -> list[HeadlineRow]:
                 speed_up=baseline_s / time_s if baseline_s and time_s else None,
                 tokens_per_s=_median(of_trials["tokens_per_s"]),
                 bound=None if bound_s is None else TimeBound(bound_s, parts.iloc[positions].dropna().iloc[0]),
+                cost=_cost(of_trials),
                 differs=differing[variant],
                 synchronizes_seldom=first.sync_every is not None,
                 activation_wire=first.activation_wire,
             )
         )
     return rows
+
+
+def _cost(of_trials: Mapping[str, npt.NDArray[np.float64]]) -> RowCost | None:
+    usd, egress_usd, usd_per_h, usd_per_million = (_median(of_trials[field.name]) for field in fields(RowCost))
+    if usd is None or egress_usd is None or usd_per_h is None:
+        return None
+    return RowCost(usd, egress_usd, usd_per_h, usd_per_million)
 
 
 def by_point(rows: Sequence[HeadlineRow]) -> list[tuple[str, list[HeadlineRow]]]:

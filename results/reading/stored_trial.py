@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from wanbed.results.reading.cost import TrialPrices
 from wanbed.results.records.trial_id import TrialId
 
 LATENCY_PATH = "topology.wan.latency"
@@ -97,6 +98,19 @@ class StoredTrial:
         """Return when the first of several jobs had done its last iteration: until then they count; None of one job."""
         beside = self.facts.get("beside")
         return None if beside is None else int(beside["until_ns"])
+
+    @property
+    def prices(self) -> TrialPrices | None:
+        """The prices of what it trained with; None without any.
+
+        Also None of a program, whose set-up sends what is no iteration's, and where a failure cost what an iteration
+        does not.
+        """
+        prices = self.facts.get("prices")
+        if prices is None or self.program is not None or TrialFaults.of(self.facts).outcome not in {None, UNDISTURBED}:
+            return None
+        of_links = {(source, destination): usd for source, destination, usd in prices["egress_usd_per_gb"]}
+        return TrialPrices(prices["gpus_usd_per_h"], of_links, prices["iterations"])
 
     @property
     def faults(self) -> Mapping[str, Any] | None:

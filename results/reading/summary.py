@@ -43,6 +43,10 @@ FIELDS = (
     "wan_bytes",
     "wan_goodput_bps",
     "tokens_per_s",
+    "usd_per_iteration",
+    "egress_usd_per_iteration",
+    "usd_per_h",
+    "usd_per_million_tokens",
     "calibrated",
     "saturated",
     "cores_saturated_fraction",
@@ -74,6 +78,10 @@ _TYPES = {
     "wan_bytes": "Int64",
     "wan_goodput_bps": "float64",
     "tokens_per_s": "float64",
+    "usd_per_iteration": "float64",
+    "egress_usd_per_iteration": "float64",
+    "usd_per_h": "float64",
+    "usd_per_million_tokens": "float64",
     "calibrated": "bool",
     "saturated": "bool",
     "cores_saturated_fraction": "float64",
@@ -152,6 +160,7 @@ def _figures(trial: StoredTrial, spans: pd.DataFrame, link_samples: pd.DataFrame
     # A program says itself how many tokens it trains on, and how much of its traffic is payload is not known.
     own = trial.settings if trial.program is None else trial.facts
     bound_s, bound_part = trial.bound or (None, None)
+    sent_bytes = metrics.wan_bytes_by_link(spans, link_samples)
     return {
         "iteration_time_s": time_s,
         "iteration_times_s": times_s,
@@ -163,13 +172,30 @@ def _figures(trial: StoredTrial, spans: pd.DataFrame, link_samples: pd.DataFrame
         "makespan_bound_s": trial.makespan_bound_s,
         "gpu_utilization": alone,
         "gpu_utilization_with_prefill": with_prefill,
-        "wan_bytes": metrics.wan_bytes(spans, link_samples),
+        "wan_bytes": None if sent_bytes is None else sum(sent_bytes.values()),
         "wan_goodput_bps": (
             metrics.wan_goodput_bps(spans, window, trial.all_reduce_wan_ratio)
             if window and trial.program is None
             else None
         ),
         "tokens_per_s": metrics.tokens_per_s(own.get("tokens_per_iteration"), time_s),
+        **_costs(trial, sent_bytes, time_s),
+    }
+
+
+def _costs(
+    trial: StoredTrial, sent_bytes: Mapping[tuple[str, str], int] | None, time_s: float | None
+) -> dict[str, Any]:
+    """Return what training costs, empty where it is not known."""
+    prices = trial.prices
+    if prices is None or sent_bytes is None or time_s is None:
+        return {}
+    cost = prices.cost(sent_bytes, time_s)
+    return {
+        "usd_per_iteration": cost.usd,
+        "egress_usd_per_iteration": cost.egress_usd,
+        "usd_per_h": cost.usd_per_h,
+        "usd_per_million_tokens": cost.usd_per_million(trial.settings.get("tokens_per_iteration")),
     }
 
 

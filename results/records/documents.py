@@ -215,6 +215,12 @@ class _Averages(_Facts):
     dropped_parts: Count
 
 
+class _Prices(_Facts):
+    gpus_usd_per_h: Number
+    egress_usd_per_gb: list[Annotated[tuple[str, str, Number], Field(strict=False)]]
+    iterations: Positive
+
+
 class _Disturbance(_Facts):
     faults: list[str]
     at_ns: int | None = None
@@ -264,6 +270,7 @@ class TrialFacts(_Settings):
     machine_load: _MachineLoad | None = None
     carried: _Carried | None = None
     rdma_sent_bytes: dict[str, Count] | None = None
+    prices: _Prices | None = None
     period_bound: _Bound | None = None
     makespan_bound: _Bound | None = None
     planned_makespan_s: Factor | None = None

@@ -1,22 +1,25 @@
 """Tabulate the results: the main table of a report, and what its variants differ in."""
 
 from collections.abc import Sequence
+from dataclasses import fields
 from functools import partial
 from operator import itemgetter
 from typing import Any
 
 from wanbed.results.metrics.bootstrap import ENOUGH_REPEATS, FEWEST_REPEATS
-from wanbed.results.reading.headline import HeadlineRow, by_point, variant_fields, worth_note
+from wanbed.results.reading.headline import HeadlineRow, RowCost, by_point, variant_fields, worth_note
 from wanbed.results.reading.run import Run
 from wanbed.results.report.reported_runs import ReportedRuns
 from wanbed.results.report.table import Column, Table, TableCell, series_columns
 from wanbed.results.text import (
+    UNKNOWN,
     percent_text,
     rate_text,
     ratio_text,
     seconds_interval_text,
     seconds_text,
     size_text,
+    usd_text,
 )
 
 _TIME = (
@@ -37,6 +40,11 @@ _UTILIZATION = (
 )
 _WAN = "WAN bytes include headers and warm-up; goodput is the payload after warm-up, over all links."
 
+_COST = (
+    "The cost is that of training's GPUs for an iteration time and of the bytes that an iteration sends over the WAN, "
+    "by the prices of the file; beneath it that of an hour, and the part of it for those bytes."
+)
+
 _Fields = tuple[str, Sequence[str]]
 """The name of a variant, and its values."""
 
@@ -55,6 +63,7 @@ def headline_table(reported: ReportedRuns) -> Table | None:
         Column("GPU utilization", _utilization),
         Column("WAN bytes per trial", lambda row: TableCell(size_text(row.wan.sent_bytes), value=row.wan.sent_bytes)),
         Column("WAN goodput", lambda row: TableCell(rate_text(row.wan.goodput_bps), value=row.wan.goodput_bps)),
+        *([Column(_cost_heading(rows), _cost)] if any(row.cost is not None for row in rows) else []),
         *([Column(standing, _standing)] if standing else []),
     ]
     ordered = [row for _, own in by_point(rows) for row in own]
@@ -101,6 +110,21 @@ def _utilization(row: HeadlineRow) -> TableCell:
     return TableCell(percent_text(row.gpus.training), both, row.gpus.training)
 
 
+def _cost_heading(rows: Sequence[HeadlineRow]) -> str:
+    with_tokens = any(row.cost is not None and row.cost.usd_per_million_tokens is not None for row in rows)
+    return "cost of a million tokens" if with_tokens else "cost of an iteration"
+
+
+def _cost(row: HeadlineRow) -> TableCell:
+    cost = row.cost
+    if cost is None:
+        return TableCell(UNKNOWN)
+    share = cost.egress_usd_per_iteration / cost.usd_per_iteration if cost.usd_per_iteration else 0.0
+    value = cost.usd_per_iteration if cost.usd_per_million_tokens is None else cost.usd_per_million_tokens
+    beneath = (f"{usd_text(cost.usd_per_h)} an hour", f"{percent_text(share)} for bytes sent")
+    return TableCell(usd_text(value), beneath, value)
+
+
 def _standing_of(rows: Sequence[HeadlineRow]) -> str:
     """Return the heading of the column that says how far figures can be trusted; "" if all can be."""
     if any(not (row.standing.simulated and row.standing.calibrated) for row in rows):
@@ -139,6 +163,7 @@ def _note(rows: Sequence[HeadlineRow]) -> str:
         _BOUND if any(row.over_bound is not None for row in rows) else "",
         f"{_UTILIZATION}{with_prefill}; it does not show how many of a GPU's multiprocessors compute.",
         _WAN,
+        _COST if any(row.cost is not None for row in rows) else "",
     ]
     return " ".join(filter(None, sentences))
 
@@ -220,6 +245,11 @@ def headline_figures(row: HeadlineRow) -> dict[str, Any]:
         "not_modelled": list(row.standing.not_modelled),
         "known_misses": [each.name for each in row.standing.known_misses],
     }
+
+
+def cost_figures(row: HeadlineRow) -> dict[str, float | None]:
+    """Return the exact costs of a row, null where they are not known."""
+    return {field.name: None if row.cost is None else getattr(row.cost, field.name) for field in fields(RowCost)}
 
 
 def _count(value: float | None) -> float | int | None:

@@ -19,7 +19,7 @@ from wanbed.results.reading.prefill import prefill_figures, prefill_records
 from wanbed.results.reading.run import Run
 from wanbed.results.report.charts.gpu_time import PARTS, PROGRAM_IDLE_CAUSES, gpu_time_shares
 from wanbed.results.report.contents import SECTIONS, own_tables, tables_of, warnings_of
-from wanbed.results.report.headline_table import differing_table, headline_figures, headline_table
+from wanbed.results.report.headline_table import cost_figures, differing_table, headline_figures, headline_table
 from wanbed.results.report.losses import final_figures, loss_records, loss_series
 from wanbed.results.report.prefill import compared, impact_records, served
 from wanbed.results.report.reported_runs import ReportedRuns, labelled
@@ -99,6 +99,8 @@ def _records(reported: ReportedRuns) -> list[dict[str, Any]]:
     # Leave out the columns that only programs have if there are none.
     of_programs = any(part in each.parts_ns for each in shares for part in PROGRAM_IDLE_CAUSES)
     parts = (*PARTS, *(PROGRAM_IDLE_CAUSES if of_programs else ()))
+    # Leave out costs where no file has prices.
+    priced = any(row.cost is not None for row in reported.headline)
     records = []
     for row in reported.headline:
         key = (row.run, row.point, row.variant)
@@ -107,7 +109,8 @@ def _records(reported: ReportedRuns) -> list[dict[str, Any]]:
         # Leave out the prefill columns if all of them would be empty.
         of_prefill = prefill_figures(prefill_of_row.get(key)) if prefill_of_row else {}
         last = final_figures(learnt.get(key)) if learnt else {}
-        records.append({"swept": dict(row.values), **headline_figures(row), **fractions, **of_prefill, **last})
+        figures = {**headline_figures(row), **(cost_figures(row) if priced else {})}
+        records.append({"swept": dict(row.values), **figures, **fractions, **of_prefill, **last})
     return records
 
 

@@ -10,10 +10,9 @@ from wanbed.ground.errors import one_line
 from wanbed.results.comparison.comparison import Comparison
 from wanbed.results.comparison.differences import Difference
 from wanbed.results.comparison.markdown import (
-    BOUND_HEADINGS,
-    bound_texts,
     difference_row,
-    has_bounds,
+    further_headings,
+    further_texts,
     pair_row,
     verdict_line,
 )
@@ -65,7 +64,9 @@ def _pairs(comparison: Comparison) -> Table | None:
     metric, judgements = comparison.metric, comparison.judgements
     floors = any(judgement.noise_floor is not None for judgement in judgements)
     rows = [
-        _literal(*pair_row(each, metric), percent_text(each.noise_floor) if floors else "", *bound_texts(each))
+        _literal(
+            *pair_row(each, metric), percent_text(each.noise_floor) if floors else "", *further_texts(comparison, each)
+        )
         for each in judgements
     ]
     columns: list[Column[_Texts]] = [
@@ -78,7 +79,7 @@ def _pairs(comparison: Comparison) -> Table | None:
         Column("verdict", itemgetter(6), form="name"),
         *(
             Column[_Texts](heading, itemgetter(place), form="text")
-            for place, heading in enumerate(BOUND_HEADINGS if has_bounds(comparison) else (), 9)
+            for place, heading in enumerate(further_headings(comparison), 9)
         ),
     ]
     return Table.of("pairs", metric.name if metric.of_losses else "", rows, columns, "")

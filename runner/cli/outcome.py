@@ -23,7 +23,7 @@ from wanbed.results.reading.validity import MODELLED_TCP, MachineLoad, WaysAroun
 from wanbed.results.records.written_spans import WrittenSpans
 from wanbed.results.report.report import write_report
 from wanbed.results.report.table import Column, Table, TableCell
-from wanbed.results.text import UNKNOWN, count_text, list_text, percent_text, seconds_text
+from wanbed.results.text import UNKNOWN, count_text, list_text, percent_text, seconds_text, three_digits
 from wanbed.runner.cli.exit_status import log, reporting
 from wanbed.runner.cli.terminal import print_table, terminal
 from wanbed.runner.runs.faults import TrialError
@@ -103,6 +103,7 @@ _Row = Mapping[str, Any]
 
 def _table(rows: Sequence[_Row], *, simulated: bool, without: tuple[NotModelled, ...]) -> Table | None:
     with_tokens = any(row["tokens_per_s"] is not None for row in rows)
+    priced = any(row["usd_per_h"] is not None for row in rows)
     bounded = any(row["over_bound"] is not None for row in rows)
     judged = not simulated or bool(of_links(without))
     columns: list[Column[_Row]] = [
@@ -114,9 +115,21 @@ def _table(rows: Sequence[_Row], *, simulated: bool, without: tuple[NotModelled,
         Column("GPU\nutilization", lambda row: _figure(row["gpu_utilization"], ".1%")),
         Column("WAN MB in\nthe trial", lambda row: _figure(row["wan_bytes"], ".1f", 1e6)),
         *([Column[_Row]("tokens/s", lambda row: _figure(row["tokens_per_s"], ".0f"))] if with_tokens else []),
+        *(_cost_columns(with_tokens=with_tokens) if priced else []),
         *([Column("links as\nconfigured", _standing, form="figure")] if judged else []),
     ]
     return Table.of("trials", "", rows, columns, _caption(without) if simulated else "")
+
+
+def _cost_columns(*, with_tokens: bool) -> list[Column[_Row]]:
+    hourly = Column[_Row]("USD/h", lambda row: _digits(row["usd_per_h"]))
+    if not with_tokens:
+        return [hourly]
+    return [hourly, Column("USD/M\ntokens", lambda row: _digits(row["usd_per_million_tokens"]))]
+
+
+def _digits(value: float | None) -> str:
+    return UNKNOWN if value is None else three_digits(value)
 
 
 def _where(row: _Row) -> str:

@@ -16,7 +16,7 @@ from wanbed.runner.experiment.compute_spec import ComputeSpec
 from wanbed.runner.experiment.training_spec import VariantTrainingSpec
 from wanbed.runner.planner.goal import Figures
 from wanbed.runner.planner.planning import Plan, PlanningTask
-from wanbed.runner.planner.pricing import gpus_usd_per_h, wan_bytes_by_link, wan_bytes_per_iteration
+from wanbed.runner.planner.pricing import wan_bytes_by_link, wan_bytes_per_iteration
 from wanbed.runner.planner.search_space import IterationCost, free_gpus
 from wanbed.runner.resolve.pipeline_resolution import resolve_pipeline
 from wanbed.runner.resolve.pipeline_variant import PipelineVariant, PlannedPlacement
@@ -266,7 +266,7 @@ def _figures(
         return None
     sent_bytes = wan_bytes_by_link(topology, simulation, simulation.measured_ns(warmup))
     egress_usd = topology.prices.egress_usd(sent_bytes) / simulation.measured_iterations(warmup)
-    cost = IterationCost(gpus_usd_per_h(topology.prices, variant), egress_usd)
+    cost = IterationCost(topology.prices.gpus_usd_per_h(variant.placement.gpus_by_datacenter), egress_usd)
     return cost.figures(simulation.iteration_time_ns(warmup) / 1e9, counted_per_s)
 
 

@@ -1,6 +1,6 @@
 """Price a candidate by simulating a few iterations, those of the warm-up excluded."""
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -12,12 +12,10 @@ from wanbed.runner.planner.bottleneck import bottleneck_of
 from wanbed.runner.planner.effort import Effort
 from wanbed.runner.planner.search_space import Candidate, IterationCost, Price, Pricing
 from wanbed.runner.resolve.pipeline_variant import PipelineVariant
-from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 from wanbed.runner.resolve.tcp_effects import TcpEffects
 from wanbed.runner.simulator.simulation import Simulation
 from wanbed.runner.simulator.training import Pulse
 from wanbed.runner.simulator.variant_simulation import simulate_variant
-from wanbed.testbed.network.price_list import PriceList
 from wanbed.testbed.network.topology import Topology, as_begun
 
 _FEWEST_ITERATIONS, _MOST_ITERATIONS = 2, 3
@@ -65,7 +63,10 @@ class Pricer:
         if topology.prices is not None:
             sent_bytes = wan_bytes_by_link(topology, simulation)
             egress_usd = topology.prices.egress_usd(sent_bytes) / self.iterations.iterations
-            price = replace(price, cost=IterationCost(gpus_usd_per_h(topology.prices, variant), egress_usd))
+            price = replace(
+                price,
+                cost=IterationCost(topology.prices.gpus_usd_per_h(variant.placement.gpus_by_datacenter), egress_usd),
+            )
         if not self.explained:
             return price
         return replace(price, bottleneck=bottleneck_of(topology, variant, simulation, self.iterations.warmup))
@@ -139,8 +140,3 @@ def wan_bytes_by_link(
         before, after = pair.sent_by(np.array(window_ns or (-1, pair.last_ns)))
         sent[home[pair.source], home[pair.destination]] += simulation.parts * simulation.copies * float(after - before)
     return sent
-
-
-def gpus_usd_per_h(prices: PriceList, variant: ResolvedVariant) -> float:
-    """Return what an hour of the GPUs costs that train a variant."""
-    return prices.gpus_usd_per_h(Counter(place.datacenter for place in variant.placement.places))

@@ -1,5 +1,6 @@
 """Place each stage of each pipeline on a GPU: evenly and contiguously, unless a variant says otherwise."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -56,6 +57,11 @@ class Placement:
     def places(self) -> tuple[StagePlace, ...]:
         """Every place, pipeline by pipeline. The position of a place is its rank."""
         return tuple(place for pipeline in self.pipelines for place in pipeline)
+
+    @property
+    def gpus_by_datacenter(self) -> dict[str, int]:
+        """The number of GPUs that train in each datacenter."""
+        return Counter(place.datacenter for place in self.places)
 
     def rank(self, place: StagePlace) -> int:
         """Return the rank that computes there: ``pipeline x stages + stage``."""

@@ -11,6 +11,7 @@ from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 from wanbed.runner.resolve.resolved_variant import BackgroundFlow, ResolvedVariant
 from wanbed.runner.runs.caveats import cuts_of
 from wanbed.runner.trainings.local_updates.resolution import LocalUpdatesVariant
+from wanbed.testbed.network.price_list import PriceList
 from wanbed.testbed.network.topology import Topology
 from wanbed.workloads.schedules.action import Action
 from wanbed.workloads.schedules.planning.cell_plan import CellCosts, CellPlan
@@ -55,6 +56,20 @@ def trial_facts(topology: Topology, variant: ResolvedVariant, course: TrialCours
         **({TIMES_DRAWN: True} if course.varies else {}),
         **_beside(variant, course.while_all_ran_ns),
         **background_facts(variant.background),
+        **price_facts(topology.prices, variant, course.iterations),
+    }
+
+
+def price_facts(prices: PriceList | None, variant: ResolvedVariant, iterations: int) -> dict[str, Any]:
+    """Return the entry on what the trial's GPUs and sent bytes cost, empty without prices."""
+    if prices is None:
+        return {}
+    return {
+        "prices": {
+            "gpus_usd_per_h": prices.gpus_usd_per_h(variant.placement.gpus_by_datacenter),
+            "egress_usd_per_gb": [[*ends, usd] for ends, usd in prices.egress_usd_per_gb],
+            "iterations": iterations,
+        }
     }
 
 

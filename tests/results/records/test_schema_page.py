@@ -105,7 +105,8 @@ def test_every_key_that_is_known_before_a_run_starts_is_on_the_page(tmp_path: Pa
 
 
 def test_every_key_of_a_simulated_trial_is_on_the_page(tmp_path: Path) -> None:
-    document = {"topology": {"datacenters": [{"name": "east", "hosts": 1}]}, "engine": "simulate"}
+    east = {"name": "east", "hosts": 1, "gpu_price": "1USD/h"}
+    document = {"topology": {"datacenters": [east]}, "engine": "simulate"}
     (point,) = parse_experiment(document, "exp.yaml", tmp_path).points()
     record = simulated_record(SimulatedTrial.of(point.trials()[0], point), simulate_on_paper)
     text = keys_below("trial.json")

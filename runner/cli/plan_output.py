@@ -41,6 +41,7 @@ from wanbed.runner.planner.bottleneck import IterationLimits, LinkUse, PathShare
 from wanbed.runner.planner.effort import Effort
 from wanbed.runner.planner.families import FamilyPrice, family_notes, same_worth
 from wanbed.runner.planner.planning import LeftOut, Plan, PlanningTask, fullest_stage
+from wanbed.runner.planner.search import LARGE_CELLS_LEFT_OUT
 from wanbed.runner.planner.search_space import Candidate, Priced, Runs
 from wanbed.runner.planner.stage_numbers import OfStages
 from wanbed.runner.resolve.stage_memory import GIB, memory_text
@@ -200,7 +201,8 @@ def print_plan(planned: Planned | Unplanned, file: Path) -> None:
     if planned.without:
         console.print(Text(f"{'not modelled':<20}{not_modelled_text(planned.without)}: the plan is one without"))
     if found.cut_off is not None:
-        remedy = "" if found.ended_by is not None else " (--time-limit and --simulations allow more)"
+        limited = found.ended_by is None and found.cut_off != LARGE_CELLS_LEFT_OUT
+        remedy = " (--time-limit and --simulations allow more)" if limited else ""
         console.print(f"search cut off {found.cut_off}: a better plan may exist{remedy}")
     print_table(_table(planned), terminal())
     if planned.of_stages:

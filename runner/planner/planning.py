@@ -349,6 +349,10 @@ def search_space(task: PlanningTask) -> SearchSpace:
     )
 
 
+_LARGEST_SIMULATED_CELL = 8
+"""The most pipelines of a DP-cell that is larger than its transfers need. A larger one takes long to plan."""
+
+
 def _cell_size(task: PlanningTask) -> Callable[[int, Runs], int | None]:
     transport = task.transport
     few_hosts = _first_hosts(task.topology, task.stages)
@@ -369,9 +373,8 @@ def _cell_size(task: PlanningTask) -> Callable[[int, Runs], int | None]:
         cell = cell_of(pipelines, wanted)
         if task.pipelines is not None:
             return cell
-        # A number of pipelines without a suitable divisor makes a single DP-cell. Try it only if that DP-cell is not
-        # larger than the transfers need.
-        return cell if cell < wanted + 1 else None
+        # A number of pipelines without a suitable divisor makes a single DP-cell, all of which has to be simulated.
+        return cell if cell <= max(_LARGEST_SIMULATED_CELL, wanted + 1) else None
 
     return size
 

@@ -62,15 +62,19 @@ _MOST_CANDIDATES = 2000
 """The most candidates of an exhaustive search. To simulate more would take minutes."""
 
 
+LARGE_CELLS_LEFT_OUT = "before numbers of pipelines that make a single large DP-cell: give pipelines_per_cell for them"
+"""Why a search is incomplete that has left out what ``SearchSpace.cell_size`` skips."""
+
+
 class TooManyCandidatesError(Exception):
     """There are too many candidates for an exhaustive search."""
 
 
-def every_candidate(space: SearchSpace, check: Callable[[], None] = lambda: None) -> Iterator[Candidate]:
+def every_candidate(space: SearchSpace, check: Callable[[], None] = lambda: None) -> Iterator[Candidate | None]:
     """Yield each candidate once: the fewest pipelines first, then in the topology's order.
 
-    Candidates that differ only by the names of equivalent datacenters are included. ``check`` is called for every
-    placement, also those that are no candidate, and may raise.
+    None stands for one that is skipped. Candidates that differ only by the names of equivalent datacenters are
+    included. ``check`` is called for each, and may raise.
     """
 
     def complete(pipelines: int, runs: Runs) -> Iterator[Runs]:
@@ -83,24 +87,22 @@ def every_candidate(space: SearchSpace, check: Callable[[], None] = lambda: None
     for pipelines in space.pipelines:
         for runs in complete(pipelines, ()):
             check()
-            candidate = space.candidate(pipelines, runs)
-            if candidate is not None:
-                yield candidate
+            yield space.candidate(pipelines, runs)
 
 
 def few_candidates(
     space: SearchSpace, most: int = _MOST_CANDIDATES, check: Callable[[], None] = lambda: None
-) -> list[Candidate]:
-    """Return ``every_candidate`` as a list. Raises TooManyCandidatesError if there are more than ``most``.
+) -> list[Candidate | None]:
+    """Return ``every_candidate`` as a list, None once at most. Raises TooManyCandidatesError beyond ``most``.
 
     ``check`` is as in ``every_candidate``.
     """
-    found = []
+    found: dict[Candidate | None, None] = {}
     for candidate in every_candidate(space, check):
-        found.append(candidate)
+        found[candidate] = None
         if len(found) > most:
             raise TooManyCandidatesError(f"there are more than {most} candidates, the most for an exhaustive search")
-    return found
+    return list(found)
 
 
 MOST_PARTIAL_PLACEMENTS = 200_000
@@ -169,13 +171,16 @@ def search_exhaustively(space: SearchSpace, prices: Prices, ceiling: Ceiling | N
     """Price every candidate, and return the best. Raises TooManyCandidatesError before pricing any."""
 
     def search() -> None:
-        candidates = few_candidates(space, check=prices.effort.check_time)
+        every = few_candidates(space, check=prices.effort.check_time)
+        candidates = [candidate for candidate in every if candidate is not None]
         prices.effort.candidates = len(candidates)
         # The candidates of the greedy walk come first, so that a search that is cut off has their answer.
         greedy_first = sorted(candidates, key=lambda candidate: not _is_greedy(space, candidate))
         prices.expect(iter(greedy_first))
         for candidate in greedy_first:
             prices(candidate)
+        if len(candidates) < len(every):
+            raise LimitReachedError(LARGE_CELLS_LEFT_OUT)
 
     found = _found(space, prices, search)
     best = found.best.worth
@@ -297,6 +302,8 @@ class _Frontier:
         self._space, self._ceiling, self._promises, self._check = space, ceiling, promises, check
         self._order = count()
         self._heap: list[_Partial] = []
+        self.left_out = -inf
+        """The highest ceiling of a whole placement that was skipped."""
         for pipelines in reversed(space.pipelines):
             self._push(pipelines, ())
 
@@ -307,13 +314,15 @@ class _Frontier:
 
     def taken(self) -> Candidate | None:
         """Take what has the highest ceiling: return a whole candidate, and replace anything else by what extends it."""
-        _, _, pipelines, runs, candidate = heappop(self._heap)
+        negative, _, pipelines, runs, candidate = heappop(self._heap)
         if candidate is not None:
             return candidate
         if sum(stages for _, stages in runs) == self._space.stages:
             whole = self._space.candidate(pipelines, runs)
             if whole is not None:
                 self._push(pipelines, runs, whole)
+            else:
+                self.left_out = max(self.left_out, -negative)
         else:
             for further in self._space.next_runs(pipelines, runs, all_alike=False):
                 self._push(pipelines, further)
@@ -338,7 +347,7 @@ def _branch_and_bound(space: SearchSpace, prices: Prices, ceiling: Ceiling, left
     while (highest := frontier.highest) is not None:
         left.ceiling = highest
         if not prices.may_be_best(highest):
-            return
+            break
         effort.check()
         effort.examined += 1
         if effort.examined > MOST_PARTIAL_PLACEMENTS:
@@ -347,6 +356,9 @@ def _branch_and_bound(space: SearchSpace, prices: Prices, ceiling: Ceiling, left
         if candidate is not None:
             prices.expect(chain([candidate], frontier.whole_ones()))
             prices(candidate)
+    if prices.may_be_best(frontier.left_out):
+        left.ceiling = frontier.left_out
+        raise LimitReachedError(LARGE_CELLS_LEFT_OUT)
 
 
 def _highest_without_price(space: SearchSpace, prices: Prices, ceiling: Ceiling) -> float:
@@ -357,7 +369,7 @@ def _highest_without_price(space: SearchSpace, prices: Prices, ceiling: Ceiling)
         if highest is None:
             break
         candidate = frontier.taken()
-        if candidate is not None and candidate not in prices:
+        if (candidate is not None and candidate not in prices) or frontier.left_out > -inf:
             return highest
     return -inf if frontier.highest is None else frontier.highest
 

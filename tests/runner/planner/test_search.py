@@ -12,6 +12,7 @@ from tests.support.runner.planner_instances import document, pricing_of, random_
 from wanbed.runner.planner.effort import Effort, Limits, Prices
 from wanbed.runner.planner.planning import ceiling, search_space
 from wanbed.runner.planner.search import (
+    LARGE_CELLS_LEFT_OUT,
     Found,
     NothingPricedError,
     TooManyCandidatesError,
@@ -244,6 +245,37 @@ def test_the_time_limit_holds_while_candidates_are_listed() -> None:
     effort = Effort(Limits(time_s=5.0), clock=lambda: float(next(now_s)))
     with pytest.raises(NothingPricedError, match=r"^at the limit of 5s of wall-clock time"):
         search_exhaustively(space, Prices(at_random(0), effort))
+
+
+@pytest.mark.parametrize("pipelines", [3, 7, 11])
+def test_a_number_of_pipelines_without_a_divisor_is_a_candidate_unless_its_cell_is_large(pipelines: int) -> None:
+    # 1 MiB takes 15 ms, which are one and a half forwards: two pipelines would do.
+    experiment = document({"a": pipelines, "b": pipelines}, 2)
+    experiment["topology"]["wan"]["node_pair_rate"] = "600Mbit"
+    candidate = search_space(task_of(experiment)).candidate(pipelines, (("a", 1), ("b", 1)))
+    if pipelines > 8:
+        assert candidate is None
+    else:
+        assert candidate == Candidate(1, pipelines, (("a", 1), ("b", 1)))
+
+
+@pytest.mark.parametrize("name", ["better", "exhaustive"])
+def test_nothing_is_proven_where_a_candidate_that_promises_more_was_left_out(name: str) -> None:
+    whole = search_space(task_of(document({"a": 6, "b": 6}, 2, variants=GPIPE)))
+    space = replace(whole, cell_size=lambda pipelines, _: None if pipelines == 5 else 1)
+
+    def ceiling(pipelines: int, *_: object) -> float:
+        return float(10 + pipelines)
+
+    search = search_better if name == "better" else search_exhaustively
+    # Of the rest the best is worth 14, and 5 pipelines might be worth 15.
+    found = search(space, Prices(lambda candidate: Price(1.0, min(candidate.pipelines, 4) + 10.0, 0.5, 0)), ceiling)
+    assert found.best.worth == 14
+    assert found.cut_off == LARGE_CELLS_LEFT_OUT
+    assert found.at_most >= 15
+    # As good as all that is left out, it is the best.
+    found = search_better(space, Prices(lambda candidate: Price(1.0, 20.0, 0.5, 0)), ceiling)
+    assert (found.cut_off, found.at_most) == (None, 20)
 
 
 @pytest.mark.parametrize("search", [search_greedily, search_better])

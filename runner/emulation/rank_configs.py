@@ -257,12 +257,16 @@ def _rings(variant: PipelineVariant, setting: SharedConfig, place: StagePlace) -
     if rings.butterfly is None:
         return tuple(_ring_config(variant, setting, ring) for ring in rings.with_place(place))
     # All cut the data alike.
-    connections = most_connections(rings.pairs, setting.connections)
-    return tuple(RingConfig(tuple(map(variant.placement.rank, ring)), connections) for ring in rings.with_place(place))
+    connections, piece_bytes = most_connections(rings.pairs, setting.connections), variant.transport.piece_bytes
+    return tuple(
+        RingConfig(tuple(map(variant.placement.rank, ring)), connections, piece_bytes)
+        for ring in rings.with_place(place)
+    )
 
 
 def _ring_config(variant: PipelineVariant, setting: SharedConfig, ring: Ring) -> RingConfig:
-    return RingConfig(tuple(map(variant.placement.rank, ring)), most_connections(ring_pairs(ring), setting.connections))
+    connections = most_connections(ring_pairs(ring), setting.connections)
+    return RingConfig(tuple(map(variant.placement.rank, ring)), connections, variant.transport.piece_bytes)
 
 
 def _exchanges(variant: PipelineVariant, setting: SharedConfig, place: StagePlace) -> tuple[ExchangeConfig, ...]:

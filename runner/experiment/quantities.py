@@ -16,6 +16,7 @@ from wanbed.ground.units import (
     parse_duration_ns,
     parse_size_bytes,
 )
+from wanbed.workloads.transport.frame import CHUNK_BYTES
 
 AUTO: Literal["auto"] = "auto"
 MAX_CONNECTIONS = 64
@@ -28,6 +29,7 @@ MIN_WINDOW_BYTES = 4 * 2**10
 MAX_WINDOW_BYTES = 511 * 2**20
 """The kernel counts a receive buffer in 31 bits, and one that holds a window is four times as large."""
 MIN_BUCKET_BYTES = 4 * 2**10
+MIN_PIECE_BYTES, MAX_PIECE_BYTES = 4 * 2**10, CHUNK_BYTES
 
 
 def _single_or_list(parse: Callable[[object], int]) -> Callable[[object], int | tuple[int, ...]]:
@@ -121,6 +123,24 @@ def _bucket_bytes(written: object) -> int:
 
 
 BucketBytes = Annotated[int, PlainValidator(_bucket_bytes), PlainSerializer(format_size), WithJsonSchema(SIZE_SCHEMA)]
+
+
+def _piece_bytes(written: object) -> int | str:
+    if written == AUTO:
+        return AUTO
+    size_bytes = parse_size_bytes(written)
+    if not MIN_PIECE_BYTES <= size_bytes <= MAX_PIECE_BYTES:
+        bounds = f"{format_size(MIN_PIECE_BYTES)} to {format_size(MAX_PIECE_BYTES)}"
+        raise ValueError(f"{shown(written)} is neither auto nor from {bounds}")
+    return size_bytes
+
+
+PieceBytes = Annotated[
+    int | Literal["auto"],
+    PlainValidator(_piece_bytes),
+    PlainSerializer(lambda written: written if written == AUTO else format_size(written)),
+    WithJsonSchema({"anyOf": [{"const": AUTO}, SIZE_SCHEMA]}),
+]
 
 
 _CONGESTION_CONTROL = "[a-z0-9_-]{1,15}"

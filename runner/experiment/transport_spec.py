@@ -15,6 +15,7 @@ from wanbed.runner.experiment.quantities import (
     BucketBytes,
     CongestionControl,
     Connections,
+    PieceBytes,
     PipelinesPerCell,
     Truth,
     WindowBytes,
@@ -212,6 +213,15 @@ class TransportSpec(StrictModel):
         examples=["5MiB"],
     )
 
+    piece: PieceBytes = Field(
+        default=AUTO,
+        exclude_if=partial(eq, AUTO),
+        description="The size of the pieces in which replicas pass on what they sum, from 4KiB to 1MiB: a replica has "
+        "to have all of a piece before it sends it on. `auto`: 1/256 of a segment, 256KiB to 1MiB, and less where a "
+        "segment would have few for several connections. `gloo` has its own.",
+        examples=["1MiB"],
+    )
+
     def exclusions(self) -> Iterable[Exclusion]:
         """Declare what only pipelines that share have, and what only overlap has."""
         alone, at_once = self.sharing == "none", "without overlap all gradients are summed at once"
@@ -230,6 +240,12 @@ class TransportSpec(StrictModel):
                 "give overlap: false",
                 when=self.overlap and self.holds_until_arrival,
             ),
+            Exclusion(
+                "piece",
+                f"{self.all_reduce} has pieces of its own",
+                "give all_reduce: ring",
+                when=self.piece_bytes is not None and (self.is_gloo or self.is_nccl),
+            ),
             Exclusion("bucket", at_once, "give all_reduce_overlap: true", when=not self.sums_in_buckets),
         )
 
@@ -242,6 +258,11 @@ class TransportSpec(StrictModel):
                 "all_reduce: ring, or all_reduce_overlap: false"
             )
         return self
+
+    @property
+    def piece_bytes(self) -> int | None:
+        """The size of the pieces in which replicas pass on what they sum, None unless it is given."""
+        return None if self.piece == AUTO else self.piece
 
     @property
     def holds_until_arrival(self) -> bool:

@@ -42,7 +42,7 @@ class ButterflyAllReduce:
         self._position = order.index(config.rank)
         self._positions = [order.index(peer) for peer in peers]
         """The position of the replica at the other end of each ring of two."""
-        self._connections = max(pair.connections for pair in pairs)
+        self._connections, self._piece_bytes = max(pair.connections for pair in pairs), pairs[0].piece_bytes
         self.replicas = len(order)
         """The number of replicas."""
         self._arrived: dict[int, deque[SegmentReceived]] = {}
@@ -59,7 +59,7 @@ class ButterflyAllReduce:
         self, iteration: int, data: memoryview, element_bytes: int, add: Add, await_event: Callable[[], None]
     ) -> None:
         """Sum ``data`` over all replicas, in place, as ``RingAllReduce.run`` says."""
-        cut = _Cut(data.cast("B"), element_bytes, self.replicas, self._connections)
+        cut = _Cut(data.cast("B"), element_bytes, self.replicas, self._connections, self._piece_bytes)
         transport, own = self._transport, _OwnSegment(cut, self._position, self.replicas - 1)
         for ring, position in enumerate(self._positions):
             transport.open_ring(cut.window, ring)
@@ -111,10 +111,12 @@ class ButterflyAllReduce:
 class _Cut:
     """The data of one replica, cut into segments and chunks, at all replicas alike."""
 
-    def __init__(self, data: memoryview, element_bytes: int, replicas: int, connections: int) -> None:
+    def __init__(
+        self, data: memoryview, element_bytes: int, replicas: int, connections: int, piece_bytes: int | None
+    ) -> None:
         self._data = data
         self._segments = cut_segments(data.nbytes, element_bytes, replicas)
-        self._chunk_bytes = ring_chunk_bytes(data.nbytes, element_bytes, replicas, connections)
+        self._chunk_bytes = ring_chunk_bytes(data.nbytes, element_bytes, replicas, connections, piece_bytes)
         counts = [-(-(end - start) // self._chunk_bytes) for start, end in self._segments]
         self.window = ring_window_chunks(counts, self._chunk_bytes)
         """The most chunks that may be at a replica or on their way there, of each other one."""

@@ -48,13 +48,15 @@ class ChainAllReduce:
         """Sum ``data`` over all replicas, in place, as ``RingAllReduce.run`` says."""
         self._sent = False
         transport = self._transport
+        ring = self._ring
+        cut = SegmentCut.chained(data.nbytes, element_bytes, self.replicas, ring.connections, ring.piece_bytes)
         whole = RingRound(
             iteration,
             data,
             element_bytes,
             self._position,
             self.replicas,
-            cut=SegmentCut.chained(data.nbytes, element_bytes, self.replicas, self._ring.connections),
+            cut=cut,
         )
         transport.open_ring(whole.window, _RING)
         transport.send_segment(_RING, iteration, whole.steps.start, *whole.first_segment())

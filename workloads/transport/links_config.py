@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from wanbed.workloads.transport.frame import RUN_TOKEN_BYTES
+from wanbed.workloads.transport.frame import CHUNK_BYTES, RUN_TOKEN_BYTES
 from wanbed.workloads.transport.peer import Peer
 from wanbed.workloads.transport.socket_options import PEER_TIMEOUT_S
 
@@ -196,18 +196,21 @@ class ExchangeConfig:
 class RingConfig:
     """One ring of replicas: their ranks in order, and the most connections between two neighbours.
 
-    ``connections`` is the same at all ranks of the ring, because all must cut the data alike. Raises ValueError naming
-    the field.
+    ``connections`` and ``piece_bytes``, the size of chunks if that is given, are the same at all ranks of the ring,
+    because all must cut the data alike. Raises ValueError naming the field.
     """
 
     ranks: tuple[int, ...]
     connections: int = 1
+    piece_bytes: int | None = None
 
     def __post_init__(self) -> None:
         if len(set(self.ranks)) != len(self.ranks) or len(self.ranks) < 2:
             raise ValueError(f"ranks: {self.ranks} are not two or more, each once")
         if self.connections < 1:
             raise ValueError(f"connections: {self.connections} is below 1")
+        if self.piece_bytes is not None and not 1 <= self.piece_bytes <= CHUNK_BYTES:
+            raise ValueError(f"piece_bytes: {self.piece_bytes} is not 1 to {CHUNK_BYTES}")
 
     def neighbours(self, rank: int) -> tuple[int, int]:
         """Return the ranks before and after ``rank``: the same one twice where there are two replicas."""

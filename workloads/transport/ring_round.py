@@ -70,12 +70,17 @@ def count_elements(total_bytes: int, element_bytes: int) -> int:
     return elements
 
 
-def ring_chunk_bytes(total_bytes: int, element_bytes: int, replicas: int, connections: int = 1) -> int:
-    """Return the size of a chunk in bytes, whole elements: 1/256 of a segment, from 256 KiB to ``CHUNK_BYTES``.
+def ring_chunk_bytes(
+    total_bytes: int, element_bytes: int, replicas: int, connections: int = 1, piece_bytes: int | None = None
+) -> int:
+    """Return the size of a chunk in bytes, whole elements: ``piece_bytes``, or 1/256 of a segment.
 
-    Chunks are smaller, down to 16 KiB, where several ``connections`` would have fewer than four chunks of a segment
-    each. A replica passes its sums on chunk by chunk: larger chunks fill the ring later, smaller ones cost more calls.
+    That is 256 KiB at least and ``CHUNK_BYTES`` at most. It is smaller, down to 16 KiB, where several ``connections``
+    would have fewer than four chunks of a segment each. A replica passes its sums on chunk by chunk: larger chunks fill
+    the ring later, smaller ones cost more calls.
     """
+    if piece_bytes is not None:
+        return max(piece_bytes - piece_bytes % element_bytes, element_bytes)
     segment_bytes = total_bytes // replicas
     wanted = min(CHUNK_BYTES, max(LEAST_CHUNK_BYTES, segment_bytes // _CHUNKS_A_SEGMENT))
     if connections > 1:
@@ -98,20 +103,24 @@ class SegmentCut(NamedTuple):
     chunk_bytes: int
 
     @staticmethod
-    def even(total_bytes: int, element_bytes: int, replicas: int, connections: int) -> "SegmentCut":
+    def even(
+        total_bytes: int, element_bytes: int, replicas: int, connections: int, piece_bytes: int | None = None
+    ) -> "SegmentCut":
         """Cut into a segment for each replica."""
         return SegmentCut(
             cut_segments(total_bytes, element_bytes, replicas),
-            ring_chunk_bytes(total_bytes, element_bytes, replicas, connections),
+            ring_chunk_bytes(total_bytes, element_bytes, replicas, connections, piece_bytes),
         )
 
     @staticmethod
-    def chained(total_bytes: int, element_bytes: int, replicas: int, connections: int) -> "SegmentCut":
+    def chained(
+        total_bytes: int, element_bytes: int, replicas: int, connections: int, piece_bytes: int | None = None
+    ) -> "SegmentCut":
         """Cut into one segment, which the second replica sends first, and empty ones.
 
         It is summed on its way to the first replica, and copied on the way from that to the last one.
         """
-        ((start, end),), chunk_bytes = SegmentCut.even(total_bytes, element_bytes, 1, connections)
+        ((start, end),), chunk_bytes = SegmentCut.even(total_bytes, element_bytes, 1, connections, piece_bytes)
         return SegmentCut(((0, 0), (start, end), *[(end, end)] * (replicas - 2)), chunk_bytes)
 
     def chunks(self, segment: int) -> int:
@@ -137,6 +146,7 @@ class RingRound:
         replicas: int,
         *,
         connections: int = 1,
+        piece_bytes: int | None = None,
         ring: int = 0,
         steps: range | None = None,
         cut: SegmentCut | None = None,
@@ -145,7 +155,7 @@ class RingRound:
         self.steps = range(2 * (replicas - 1)) if steps is None else steps
         """The steps of the ring that are made, by default all."""
         self._data = data.cast("B")
-        cut = cut or SegmentCut.even(self._data.nbytes, element_bytes, replicas, connections)
+        cut = cut or SegmentCut.even(self._data.nbytes, element_bytes, replicas, connections, piece_bytes)
         self._segments, self._chunk_bytes = cut
         self._steps = ring_steps(position, replicas)
         counts = [cut.chunks(segment) for segment in range(replicas)]

@@ -92,6 +92,7 @@ class RingAllReduce:
             ring.ranks.index(self._rank),
             ranks,
             connections=ring.connections,
+            piece_bytes=ring.piece_bytes,
             steps=steps,
         )
         self._begin(only)
@@ -110,6 +111,7 @@ class RingAllReduce:
                 positions[each.ring],
                 len(self._rings[each.ring].ranks),
                 connections=self._rings[each.ring].connections,
+                piece_bytes=self._rings[each.ring].piece_bytes,
                 ring=self._before + each.ring,
                 steps=each.steps,
             )

@@ -28,9 +28,16 @@ class ButterflyCut(NamedTuple):
     header_bytes: int = 0
 
     @staticmethod
-    def of(size_bytes: int, replicas: int, connections: int, *, header_bytes: int | None = None) -> "ButterflyCut":
+    def of(
+        size_bytes: int,
+        replicas: int,
+        connections: int,
+        *,
+        piece_bytes: int | None = None,
+        header_bytes: int | None = None,
+    ) -> "ButterflyCut":
         """Cut as the transport does. With ``header_bytes`` every chunk is a piece, with that many bytes before it."""
-        chunk_bytes = ring_chunk_bytes(size_bytes, 1, replicas, connections)
+        chunk_bytes = ring_chunk_bytes(size_bytes, 1, replicas, connections, piece_bytes)
         segments = cut_segments(size_bytes, 1, replicas)
         chunks = [-(-(end - start) // chunk_bytes) for start, end in segments]
         joined = 1 if header_bytes is not None else max(1, -(-max(chunks) // _PIECES))

@@ -28,9 +28,11 @@ class ChainCut(NamedTuple):
     header_bytes: int = 0
 
     @staticmethod
-    def of(size_bytes: int, connections: int, *, header_bytes: int | None = None) -> "ChainCut":
+    def of(
+        size_bytes: int, connections: int, *, piece_bytes: int | None = None, header_bytes: int | None = None
+    ) -> "ChainCut":
         """Cut as the transport does. With ``header_bytes`` every chunk is a piece, with that many bytes before it."""
-        chunk_bytes = ring_chunk_bytes(size_bytes, 1, 1, connections)
+        chunk_bytes = ring_chunk_bytes(size_bytes, 1, 1, connections, piece_bytes)
         chunks = -(-size_bytes // chunk_bytes)
         joined = 1 if header_bytes is not None else max(1, -(-chunks // _PIECES))
         piece_bytes = joined * chunk_bytes

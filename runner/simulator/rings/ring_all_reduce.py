@@ -44,9 +44,16 @@ class RingCut:
     halved: bool = False
 
     @staticmethod
-    def of(size_bytes: int, replicas: int, connections: int = 1, *, halved: bool = False) -> "RingCut":
+    def of(
+        size_bytes: int,
+        replicas: int,
+        connections: int = 1,
+        *,
+        piece_bytes: int | None = None,
+        halved: bool = False,
+    ) -> "RingCut":
         """Cut as ``wanbed.workloads.transport.ring_round`` does; ``connections`` is the most of two replicas."""
-        chunk_bytes = ring_chunk_bytes(size_bytes, 1, replicas, connections)
+        chunk_bytes = ring_chunk_bytes(size_bytes, 1, replicas, connections, piece_bytes)
         return RingCut(replicas, -(-size_bytes // replicas), chunk_bytes, halved)
 
     @property

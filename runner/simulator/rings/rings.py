@@ -53,7 +53,8 @@ def ring_cut(network: Network[PipelineVariant], stage: int, level: int = 0, numb
     # Buckets differ by a byte at most, and follow each other over the same channels.
     size_bytes = rings.summed_bytes(max(variant.buckets_bytes(stage)))[level]
     halved = level + 1 < len(rings.levels)
-    return size_bytes, RingCut.of(size_bytes, rings.sizes[level], connections, halved=halved)
+    piece_bytes = variant.transport.piece_bytes
+    return size_bytes, RingCut.of(size_bytes, rings.sizes[level], connections, piece_bytes=piece_bytes, halved=halved)
 
 
 class Rings:
@@ -127,9 +128,13 @@ class Rings:
         connections = {way: network.connections_between(ends) for way, ends in ways.items()}
         size_bytes = max(network.variant.buckets_bytes(stage))
         followed = any(isinstance(channel, PacketChannel) for channel in channels.values())
-        header_bytes = HEADER_BYTES if followed else None
-        most = max(connections.values())
-        cut = ButterflyCut.of(size_bytes, len(positions), most, header_bytes=header_bytes)
+        cut = ButterflyCut.of(
+            size_bytes,
+            len(positions),
+            max(connections.values()),
+            piece_bytes=network.variant.transport.piece_bytes,
+            header_bytes=HEADER_BYTES if followed else None,
+        )
         self._crossing += ((ends, channels[way]) for way, ends in ways.items())
         return Butterfly(channels, connections, cut, self._events)
 
@@ -138,7 +143,12 @@ class Rings:
         connections = [network.connections_between(ends) for ends in hops]
         followed = any(isinstance(channel, PacketChannel) for channel in channels)
         size_bytes = max(network.variant.buckets_bytes(stage))
-        cut = ChainCut.of(size_bytes, max(connections), header_bytes=HEADER_BYTES if followed else None)
+        cut = ChainCut.of(
+            size_bytes,
+            max(connections),
+            piece_bytes=network.variant.transport.piece_bytes,
+            header_bytes=HEADER_BYTES if followed else None,
+        )
         self._crossing += zip(hops, channels, strict=True)
         return Chain(channels, connections, cut, self._events)
 

@@ -91,6 +91,7 @@ _OF_OUR_TRANSPORT = (
     "transport.all_reduce",
     "transport.all_reduce_overlap",
     "transport.bucket",
+    "transport.piece",
 )
 
 _INCOMPATIBLE = (

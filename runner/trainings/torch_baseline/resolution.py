@@ -38,6 +38,7 @@ _OF_OUR_TRANSPORT = tuple(
         "all_reduce",
         "all_reduce_overlap",
         "bucket",
+        "piece",
         "overlap",
         "held_until",
         "receive",

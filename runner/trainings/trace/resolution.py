@@ -133,6 +133,7 @@ _INCOMPATIBLE = (
         "the trace has its own order of computations and messages",
     ),
     Exclusion("transport.activation", "the trace has its own messages and their sizes"),
+    Exclusion("transport.piece", "the trace's all-reduces are not those of gradients"),
     Exclusion("transport.all_reduce_overlap", "the trace has its own all-reduces, which overlap as it says"),
 )
 """The fields that a variant with a trace does not have: the trace has its own, or is not replayed with them."""

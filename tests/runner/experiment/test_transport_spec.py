@@ -90,3 +90,16 @@ def test_the_document_says_only_where_a_receive_blocks() -> None:
     assert not blocks.receives_into_buffers
     assert "receive" not in TransportSpec().model_dump(mode="json")
     assert TransportSpec().receives_into_buffers
+
+
+def test_pieces_have_a_size_where_wanbeds_own_replicas_pass_them_on() -> None:
+    assert taken(TransportSpec, "piece", "auto", "4KiB", "1MiB") == ["auto", 4096, 2**20]
+    assert (TransportSpec().piece_bytes, TransportSpec(piece="4KiB").piece_bytes) == (None, 4096)
+    assert "piece" not in TransportSpec().model_dump()
+    for written in ("4095B", "1048577B", True, None):
+        assert "piece" in words_of_refusal(TransportSpec, piece=written)
+    for all_reduce in ("hierarchical", "butterfly", "chain"):
+        assert taken(TransportSpec, "piece", "1MiB", all_reduce=all_reduce) == [2**20]
+    for all_reduce in ("gloo", "nccl", "nccl-shared"):
+        words = words_of_refusal(TransportSpec, piece="1MiB", all_reduce=all_reduce)
+        assert f"piece: {all_reduce} has pieces of its own: give all_reduce: ring" in words

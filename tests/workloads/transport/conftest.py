@@ -146,6 +146,7 @@ class Mesh:
         microbatches: int = 1,
         iterations: int = 1,
         connections: int = 2,
+        piece_bytes: int | None = None,
         by_hand: Sequence[int] = (),
         blank: bool = False,
         window_bytes: int | None = None,
@@ -172,7 +173,7 @@ class Mesh:
             nested = replicas[home * seats : (home + 1) * seats], replicas[seat::seats]
             if butterfly:
                 nested = tuple(tuple(sorted((rank, other))) for other in replicas if other != rank)
-            rings = tuple(RingConfig(ranks, connections) for ranks in nested if len(ranks) > 1)
+            rings = tuple(RingConfig(ranks, connections, piece_bytes) for ranks in nested if len(ranks) > 1)
             around = {each for ring in rings for each in ring.neighbours(rank)}
             near = {each.rank for each in (previous, following) if each is not None}
             peers = sorted((set(mates) if previous or following else set()) | near | around - {rank})

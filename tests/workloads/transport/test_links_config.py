@@ -54,6 +54,8 @@ def test_ring_neighbours_are_the_previous_and_the_next_rank() -> None:
         ({"ranks": (2,)}, r"ranks: \(2,\) are not two or more"),
         ({"ranks": (2, 0, 2)}, r"ranks: \(2, 0, 2\) are not two or more, each once"),
         ({"ranks": (2, 0), "connections": 0}, "connections: 0 is below 1"),
+        ({"ranks": (2, 0), "piece_bytes": 0}, "piece_bytes: 0 is not 1 to 1048576"),
+        ({"ranks": (2, 0), "piece_bytes": 2**20 + 1}, "piece_bytes: 1048577 is not 1 to 1048576"),
     ],
 )
 def test_an_invalid_ring_names_the_field(ring: dict[str, Any], fault: str) -> None:
@@ -89,6 +91,16 @@ def test_a_chain_lies_along_one_ring_and_sums_all_at_once() -> None:
     for changes in ({"butterfly": True}, {"buckets": 2}):
         with pytest.raises(ValueError, match="chained: the replicas sum as one along a single ring"):
             RingsConfig((RingConfig((0, 1)),), chained=True, **changes)
+
+
+def test_announced_chunks_go_round_one_ring_all_at_once() -> None:
+    ring = RingConfig((0, 1, 2))
+    assert RingsConfig((ring,), announced=True).every == (ring,)
+    for changes in ({"butterfly": True}, {"buckets": 2}):
+        with pytest.raises(ValueError, match="announced: the replicas sum as one along a single ring"):
+            RingsConfig((RingConfig((0, 1)),), announced=True, **changes)
+    with pytest.raises(ValueError, match="announced: the segments of a chain are not"):
+        RingsConfig((ring,), announced=True, chained=True)
 
 
 def test_a_butterfly_is_of_pairs() -> None:

@@ -80,6 +80,14 @@ def test_each_connection_has_four_chunks_of_a_segment(total_bytes: int, replicas
     assert chunk_bytes == 16_384 or total_bytes // replicas // chunk_bytes >= 4 * connections
 
 
+@given(st.integers(1, 10**9), st.sampled_from([1, 4, 12]), st.integers(2, 12), st.integers(1, 64))
+def test_a_size_that_is_given_is_taken_whatever_there_is_to_send(
+    elements: int, element_bytes: int, replicas: int, connections: int
+) -> None:
+    chunk_bytes = ring_chunk_bytes(elements * element_bytes, element_bytes, replicas, connections, 100_000)
+    assert chunk_bytes == 100_000 - 100_000 % element_bytes
+
+
 @pytest.mark.parametrize(("total_bytes", "window_bytes"), [(3 * 2**20, 3 * 2**20), (600 * 2**20, 200 * 2**20)])
 def test_the_window_is_64_mib_and_at_least_one_segment(total_bytes: int, window_bytes: int) -> None:
     ring = RingRound(0, memoryview(bytearray(total_bytes)), 1, 0, 3)

@@ -30,13 +30,16 @@ from wanbed.workloads.transport.ring_sum import BucketThread, RingAllReduce
     elements=st.lists(st.integers(1, 20) | st.integers(1, 600_000), min_size=1, max_size=3),
     dtype=st.sampled_from(["i8", "i4", "i2", "u1"]),
     connections=st.integers(1, 3),
+    piece_bytes=st.none() | st.integers(4096, 2**20),
     seed=st.integers(0, 2**32 - 1),
 )
-def test_every_replica_ends_with_numpys_sum(mesh: type, *, replicas, elements, dtype, connections, seed) -> None:
+def test_every_replica_ends_with_numpys_sum(
+    mesh: type, *, replicas, elements, dtype, connections, piece_bytes, seed
+) -> None:
     generator = np.random.default_rng(seed)
     arrays = [[generator.integers(0, 100, count).astype(dtype) for count in elements] for _ in range(replicas)]
     sums = [sum((each[index] for each in arrays[1:]), start=arrays[0][index]) for index in range(len(elements))]
-    with mesh(replicas, 1, 0, 1, iterations=3, connections=connections) as joined:
+    with mesh(replicas, 1, 0, 1, iterations=3, connections=connections, piece_bytes=piece_bytes) as joined:
         reduce_all(joined, arrays)
     for each in arrays:
         for ours, expected in zip(each, sums, strict=True):

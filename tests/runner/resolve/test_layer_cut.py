@@ -87,7 +87,7 @@ def test_slower_gpus_get_fewer_layers_and_training_is_faster() -> None:
 
 def test_no_stage_gets_more_layers_than_fit_into_a_gpu() -> None:
     wide, narrow = (
-        present(resolved(compute=SLOW_WEST, training={"memory": memory}).layers) for memory in ("80GiB", "60GiB")
+        present(resolved(compute=SLOW_WEST, training={"memory": memory}).layers) for memory in ("80GiB", "55GiB")
     )
     assert max(narrow) < max(wide)
     assert sum(narrow) == sum(wide) == 32

@@ -25,7 +25,7 @@ def test_a_buffer_that_was_given_back_is_taken_again() -> None:
     assert one.data_ptr() != other.data_ptr()
     buffers.give_back(one)
     assert buffers.take(48) is one
-    assert gpu.waits == ["pinned"] * 3
+    assert gpu.waits == ["pinned"] * 2
 
 
 def test_reserved_buffers_are_not_made_when_they_are_taken() -> None:

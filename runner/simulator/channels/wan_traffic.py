@@ -270,6 +270,8 @@ def part_sent(sizes: Column, moved_ns: Column, whole_ns: Column) -> Column:
 
 def _sent_by(times: Column, stretches: Rows) -> Column:
     """Return how much had been sent by each of ``times`` in stretches that do not overlap."""
+    if not len(stretches):
+        return np.zeros(len(times), np.int64)
     begins, ends, sizes = stretches.T
     before = np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes)))
     stretch = np.searchsorted(ends, times, side="right")

@@ -60,6 +60,28 @@ def test_channels_of_a_node_pair_are_summed_until_the_last_byte_of_any() -> None
     assert ChannelTraffic("east-0", "west-0", [], Line(None, 0, headers=False)).last_ns == 0
 
 
+def test_a_channel_that_sent_nothing_adds_nothing_to_others() -> None:
+    histories = [History(array("q", rows)) for rows in ([0, 10, 100], [])]
+    traffic = ChannelTraffic("a", "b", histories, Line(None, 0, headers=False))
+    assert traffic.counts()[1].tolist() == [0, 100]
+    assert traffic.sent_by(np.array([5, 20])).tolist() == [50, 100]
+
+
+def test_connections_that_are_kept_warm_and_never_pause_send_nothing_more() -> None:
+    document = {
+        "topology": {
+            "datacenters": [{"name": "east", "hosts": 1}, {"name": "west", "hosts": 1}],
+            "wan": {"latency": "1ms", "rate": "1Gbit"},
+        },
+        "compute": {"forward": "1ms", "activation": "1KB"},
+        "training": {"stages": 2, "microbatches": 2, "iterations": 1, "warmup": 0},
+        "engine": "simulate",
+        "variants": [{"name": "any", "schedule": "gpipe", "transport": {"keep_warm": True}}],
+    }
+    for traffic in simulation_of(document, 1).traffic:
+        assert 2 * 1000 < traffic.wire_bytes[-1] < 3 * 1000
+
+
 def test_a_single_channel_has_sent_what_its_stretches_say_at_any_time() -> None:
     traffic = ChannelTraffic("a", "b", [History(array("q", [0, 20, 100, 30, 40, 50]))], Line(None, 0, headers=False))
     expected = {0: 0, 5: 25, 15: 75, 20: 100, 25: 100, 30: 100, 35: 125, 40: 150, 99: 150}

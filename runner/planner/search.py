@@ -345,7 +345,7 @@ def _branch_and_bound(space: SearchSpace, prices: Prices, ceiling: Ceiling, left
     effort = prices.effort
     frontier = _Frontier(space, ceiling, prices.may_be_best, effort.check_time)
     while (highest := frontier.highest) is not None:
-        left.ceiling = highest
+        left.ceiling = max(highest, frontier.left_out)
         if not prices.may_be_best(highest):
             break
         effort.check()

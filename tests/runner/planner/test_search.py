@@ -278,6 +278,17 @@ def test_nothing_is_proven_where_a_candidate_that_promises_more_was_left_out(nam
     assert (found.cut_off, found.at_most) == (None, 20)
 
 
+@pytest.mark.parametrize("simulations", range(1, 13))
+def test_a_search_that_is_cut_off_counts_what_it_left_out_before(simulations: int) -> None:
+    whole = search_space(task_of(document({"a": 6, "b": 6}, 2, variants=GPIPE)))
+    space = replace(whole, cell_size=lambda pipelines, _: None if pipelines == 6 else 1)
+    prices = at_most(simulations, lambda candidate: Price(1.0, 1.0 + candidate.pipelines, 0.5, 0))
+    found = search_better(space, prices, lambda pipelines, *_: 10.0 * pipelines)
+    # 6 pipelines are examined first, and left out: they may be worth 60, and those that are left 50 at most.
+    assert found.cut_off is not None
+    assert found.at_most == 60
+
+
 @pytest.mark.parametrize("search", [search_greedily, search_better])
 def test_the_time_limit_holds_while_the_greedy_walks_are_listed(search: Callable[..., Found]) -> None:
     space = search_space(task_of(document({"a": 100}, 2, variants=GPIPE)))

@@ -75,7 +75,7 @@ class Pair:
 
     @property
     def priced(self) -> bool:
-        """Whether a side's costs are known."""
+        """Tell whether the costs of a side are known."""
         return self.a.usd_per_million_tokens is not None or self.b.usd_per_million_tokens is not None
 
     @property

@@ -32,7 +32,7 @@ class TrialPrices:
 
 @dataclass(frozen=True)
 class IterationCost:
-    """What an iteration costs: its time on the GPUs that train, and its share of what the trial sent over the WAN."""
+    """Hold the cost of an iteration: of its time on the GPUs that train, and of its share of the bytes over the WAN."""
 
     iteration_time_s: float
     gpus_usd: float
@@ -45,7 +45,7 @@ class IterationCost:
 
     @property
     def usd_per_h(self) -> float:
-        """What an hour of training costs."""
+        """Return the cost of an hour of training."""
         return self.usd * _SECONDS_PER_HOUR / self.iteration_time_s
 
     def usd_per_million(self, tokens_per_iteration: float | None) -> float | None:

@@ -134,7 +134,7 @@ class WanUse:
 
 @dataclass(frozen=True)
 class RowCost:
-    """What training costs by the prices of the file; ``usd_per_million_tokens`` is None without a model."""
+    """Hold the costs of training by the prices of the file; ``usd_per_million_tokens`` is None without a model."""
 
     usd_per_iteration: float
     egress_usd_per_iteration: float

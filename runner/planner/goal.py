@@ -56,7 +56,7 @@ class Figures:
 
 @dataclass(frozen=True)
 class Goal:
-    """What is asked of a plan."""
+    """Say which of two plans is better, and which are allowed."""
 
     objective: Objective = Objective.TOKENS
     limit: CostLimit | None = None

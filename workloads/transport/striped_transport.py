@@ -51,7 +51,7 @@ class StripedTransport:
         self._connections: dict[int, tuple[Link, Connection]] = {}
         self._interest: dict[Connection, int] = {}
         self._paused: set[Link] = set()
-        self._warm = WarmConnections()
+        self._warm = WarmConnections(config.peers)
         self._epoll = select.epoll()
         self._closing = False
         self._woken = False
@@ -251,7 +251,7 @@ class StripedTransport:
             # The longest unused connection comes first. Otherwise chunks that come one by one would all go to the
             # connection that the kernel names first, until its window is full, and wait there for a round trip while
             # others idle.
-            timeout_s = self._warm.timeout_s(links, time.monotonic_ns())
+            timeout_s = self._warm.timeout_s(time.monotonic_ns())
             for descriptor, mask in sorted(self._epoll.poll(timeout_s), key=self._last_used):
                 if descriptor == self._wake:
                     # Reset before the requests are read: one that comes later then wakes this thread again.

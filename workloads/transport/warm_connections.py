@@ -10,6 +10,7 @@ least. Sending a few bytes before that is enough: the window is not lowered for 
 from collections.abc import Iterable, Iterator
 
 from wanbed.workloads.transport.link import Connection, Link
+from wanbed.workloads.transport.peer import Peer
 
 KEEP_WARM_NS = 150_000_000
 """A connection sends something after so long. A thread may be late by the rest of the 200 ms, and by a round trip."""
@@ -18,23 +19,25 @@ _TOGETHER_NS = 10_000_000
 
 
 class WarmConnections:
-    """Those of the links whose peers are kept warm. A connection is one of them once it has sent a payload."""
+    """Find those connections to ``peers`` that have to be kept warm now.
 
-    def __init__(self) -> None:
+    A connection is kept warm once it has sent a payload, to a peer with ``keep_warm``.
+    """
+
+    def __init__(self, peers: Iterable[Peer]) -> None:
+        self._keeps = any(peer.keep_warm for peer in peers)
         self._due_ns = 0
 
-    def timeout_s(self, links: Iterable[Link], now_ns: int) -> float | None:
+    def timeout_s(self, now_ns: int) -> float | None:
         """Return for how long the I/O thread may wait until it looks for cooling connections again, None for ever."""
-        if not any(link.peer.keep_warm for link in links):
-            return None
-        return max(0.0, (self._due_ns - now_ns) / 1e9)
+        return max(0.0, (self._due_ns - now_ns) / 1e9) if self._keeps else None
 
     def cooling(self, links: Iterable[Link], now_ns: int) -> Iterator[tuple[Link, Connection]]:
         """Yield the connections that have to send something now, at most once in a while.
 
         Each is ``cooling`` until the next one is asked for.
         """
-        if now_ns < self._due_ns:
+        if not self._keeps or now_ns < self._due_ns:
             return
         self._due_ns = now_ns + KEEP_WARM_NS
         for link in links:

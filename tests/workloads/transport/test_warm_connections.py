@@ -43,7 +43,7 @@ def make_link() -> Iterator[Callable[..., Link]]:
 def test_a_connection_is_due_once_it_has_sent_nothing_for_a_while(make_link: Callable[..., Link]) -> None:
     link = make_link(3)
     early, late, _never = link.connections
-    warm, begin_ns = WarmConnections(), 10 * KEEP_WARM_NS
+    warm, begin_ns = WarmConnections([link.peer]), 10 * KEEP_WARM_NS
     early.last_sent_ns, late.last_sent_ns = begin_ns, begin_ns + 50 * MILLISECOND_NS
 
     def due(now_ns: int) -> list[object]:
@@ -57,7 +57,7 @@ def test_a_connection_is_due_once_it_has_sent_nothing_for_a_while(make_link: Cal
 
     assert due(begin_ns + KEEP_WARM_NS) == [early]
     # The thread wakes up for the next one, and does not look again before.
-    wait_s = warm.timeout_s([link], begin_ns + KEEP_WARM_NS)
+    wait_s = warm.timeout_s(begin_ns + KEEP_WARM_NS)
     assert wait_s == pytest.approx(0.05)
     assert due(begin_ns + KEEP_WARM_NS + 49 * MILLISECOND_NS) == []
     assert due(begin_ns + KEEP_WARM_NS + 50 * MILLISECOND_NS) == [late]
@@ -68,8 +68,8 @@ def test_nothing_is_due_where_connections_are_not_kept_or_the_link_ends(make_lin
     ending.end()
     for link in (cold, ending):
         link.connections[0].last_sent_ns = 0
-        assert list(WarmConnections().cooling([link], 10 * KEEP_WARM_NS)) == []
-    assert WarmConnections().timeout_s([cold], 0) is None
+        assert list(WarmConnections([link.peer]).cooling([link], 10 * KEEP_WARM_NS)) == []
+    assert WarmConnections([cold.peer]).timeout_s(0) is None
 
 
 def frames(connected: socket.socket, until: FrameKind, count: int = 1) -> list[FrameKind]:
